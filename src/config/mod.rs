@@ -1,0 +1,41 @@
+//! TOML in, checked values out. The only reader of configuration files and of the environment.
+
+mod agent;
+mod problem;
+mod secret;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use agent::{Agent, Audience, AudienceEntry, Budget, Fence, Hold, OnLimit, OutgoingPolicy, TodoMode, ToolGrants};
+pub use problem::Problem;
+pub use secret::{Secret, SecretError, SecretSource};
+pub use settings::{
+    AfterProcessing, CommandTool, Contact, Customers, Effect, HttpTool, Limits, Mailbox, ModelSettings, OnUncertain, OperatorTool, Price,
+    Quirks, Receive, Retention, Security, Send, SentCopy, ServerAddress, Settings, Telemetry, ToolKind, Trust, Wire,
+};
+
+/// A whole home, loaded and checked. Immutable: a reload makes a new one.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The home folder, absolute.
+    pub home: PathBuf,
+    /// `dutiful.toml`.
+    pub settings: Arc<Settings>,
+    /// `agents/*.toml` by name.
+    pub agents: BTreeMap<String, Arc<Agent>>,
+    /// Weak choices, not errors: printed by `check` and at start.
+    pub warnings: Vec<Problem>,
+}
+
+impl Config {
+    /// Loads and checks the home.
+    ///
+    /// # Errors
+    /// Every problem of every file at once.
+    pub fn load(_home: &Path) -> Result<Config, Vec<Problem>> {
+        unimplemented!("the loader")
+    }
+}

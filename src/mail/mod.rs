@@ -1,0 +1,11 @@
+//! A letter as plain values: addresses, ids, what came in, what goes out. No I/O.
+
+mod address;
+mod inbound;
+mod message_id;
+mod outgoing;
+
+pub use address::{Address, AddressError, NamedAddress};
+pub use inbound::{Attachment, Inbound};
+pub use message_id::MessageId;
+pub use outgoing::{Draft, OutgoingKind, Sealed};

@@ -1,0 +1,3 @@
+//! The `dutiful` program.
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! What every part of one run shares: its id, its immutable context, and what it may cause.
+
+mod context;
+mod id;
+mod outbox;
+
+pub use context::{Door, Identity, Outcome, Party, RunContext, RunStatus};
+pub use id::{LetterId, OutgoingId, RunId, ThreadId};
+pub use outbox::{Outbox, OutboxError, Posted};

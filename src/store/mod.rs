@@ -1,0 +1,21 @@
+//! SQLite: every table, query and migration, and the one writer. The methods are the domain's verbs.
+
+mod database;
+mod journal;
+mod letters;
+mod outgoing;
+mod rows;
+mod runs;
+mod switches;
+mod threads;
+
+pub use database::{CommitStop, OpenError, OpenOptions, Store, StoreError};
+pub use journal::{Close, Contribution, Opened, Purpose, ReplySource, Step, ToolStatus};
+pub use letters::{
+    Caps, Cursor, Decide, Decision, Delivery, Incoming, Position, Received, Related, Standing, ThreadChoice, Verdict, WaitingLetter,
+};
+pub use outgoing::{ClaimedOutgoing, OutgoingChange, OutgoingStatus, QueueOutgoing, Sent};
+pub use rows::{Filter, Row, View};
+pub use runs::{InterruptedRun, NewRun};
+pub use switches::Switch;
+pub use threads::{PastTurn, ThreadState};
