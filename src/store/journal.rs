@@ -89,6 +89,11 @@ pub enum Step {
         /// For the audit.
         status: ToolStatus,
     },
+    /// The thread goes to the operator; the run ends with the text it has.
+    Escalated {
+        /// Why, in the model's words.
+        reason: String,
+    },
     /// The customer's text is decided.
     ReplyReady {
         /// Markdown.

@@ -1,0 +1,413 @@
+//! The reactive door: claims accepted letters, one run at a time in each thread, and sees each to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{Id, JoinSet};
+
+use super::deliver::deliver;
+use super::job::{Unready, agent_of, job_of, opening_of, party_of};
+use super::{CurrentSnapshot, Snapshot};
+use crate::harness::{Ended, Harness, Job, Stop, Transcript};
+use crate::run::{Door, Outcome, RunId, RunStatus, ThreadId};
+use crate::store::{Close, InterruptedRun, NewRun, Store, StoreError, Verdict, WaitingLetter};
+
+/// Attempts without progress after which a letter runs with nothing beside it (DESIGN 3, poison).
+const ALONE_AFTER: u32 = 2;
+
+/// Attempts without progress after which a letter is put away.
+const QUARANTINE_AFTER: u32 = 3;
+
+/// How long a run waits for a store that cannot be written.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a run first waits for a model that does not answer; doubled each time.
+const MODEL_PAUSE: Duration = Duration::from_secs(15);
+
+/// The longest such wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// How often limits are looked at again, and the table of letters without being woken.
+const SWEEP: Duration = Duration::from_secs(20);
+
+/// The reactive front door.
+#[derive(Debug, Clone)]
+pub struct Reactive {
+    store: Store,
+    harness: Harness,
+    current: CurrentSnapshot,
+    /// Told of what a person has to look at: key, subject, text.
+    alert: Alert,
+}
+
+/// How the operator is told something once: a key, a subject, a text.
+pub type Alert = Arc<dyn Fn(String, String, String) + Send + Sync>;
+
+/// What one task works on.
+enum Work {
+    Fresh(Box<WaitingLetter>),
+    Interrupted(InterruptedRun),
+}
+
+impl Work {
+    fn thread(&self) -> Option<ThreadId> {
+        match self {
+            Work::Fresh(letter) => Some(letter.thread),
+            Work::Interrupted(run) => run.thread,
+        }
+    }
+
+    fn attempts(&self) -> u32 {
+        match self {
+            Work::Fresh(letter) => letter.attempts,
+            Work::Interrupted(run) => run.attempts,
+        }
+    }
+}
+
+/// The tasks at work and the threads that they hold.
+struct Crew {
+    tasks: JoinSet<Result<(), StoreError>>,
+    held: BTreeMap<Id, ThreadId>,
+    busy: BTreeSet<ThreadId>,
+    slots: Arc<Semaphore>,
+}
+
+impl Reactive {
+    /// A door over this store.
+    pub fn new(store: Store, harness: Harness, current: CurrentSnapshot, alert: Alert) -> Reactive {
+        Reactive { store, harness, current, alert }
+    }
+
+    /// Works until it is told to stop: first what an earlier daemon left unfinished, then letters as they
+    /// come.
+    ///
+    /// # Errors
+    /// When the store failed for good.
+    pub async fn serve(self, stop: Stop) -> Result<(), StoreError> {
+        let most = self.current.load().config.settings.limits.concurrent_runs.max(1) as usize;
+        let mut crew = Crew { tasks: JoinSet::new(), held: BTreeMap::new(), busy: BTreeSet::new(), slots: Arc::new(Semaphore::new(most)) };
+        let interrupted = self.store.take_interrupted().await?;
+        // Their threads are taken from the start, so that no newer letter of the same thread goes first.
+        crew.busy.extend(interrupted.iter().filter_map(|run| run.thread));
+        for run in interrupted {
+            self.begin(&mut crew, Work::Interrupted(run), &stop).await?;
+        }
+        let mut sweep = tokio::time::interval(SWEEP);
+        while !stop.draining.is_cancelled() {
+            // Registered before the table is read: a letter stored in between wakes us.
+            let woken = self.store.letters_waiting().notified();
+            self.claim(&mut crew, &stop).await?;
+            tokio::select! {
+                () = woken => {}
+                Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
+                _ = sweep.tick() => self.release_limited().await,
+                () = stop.draining.cancelled() => {}
+            }
+        }
+        while let Some(joined) = crew.tasks.join_next_with_id().await {
+            crew.leave(joined)?;
+        }
+        Ok(())
+    }
+
+    async fn release_limited(&self) {
+        let limits = self.current.load().config.settings.limits.clone();
+        if let Err(error) = self.store.release_limited(&limits, Utc::now()).await {
+            tracing::warn!(error = %error, "held letters could not be looked at");
+        }
+    }
+
+    /// Starts runs for waiting letters while there is room.
+    async fn claim(&self, crew: &mut Crew, stop: &Stop) -> Result<(), StoreError> {
+        let free = crew.slots.available_permits();
+        if free == 0 {
+            return Ok(());
+        }
+        let waiting = match self.store.waiting_letters(free, &crew.busy).await {
+            Ok(waiting) => waiting,
+            Err(StoreError::Retry(reason)) => {
+                tracing::warn!(reason, "the store is busy; letters wait");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for letter in waiting {
+            if crew.busy.insert(letter.thread) {
+                self.begin(crew, Work::Fresh(Box::new(letter)), stop).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts one task; what has failed to get anywhere twice runs with nothing beside it.
+    async fn begin(&self, crew: &mut Crew, work: Work, stop: &Stop) -> Result<(), StoreError> {
+        let alone = work.attempts() >= ALONE_AFTER;
+        if alone {
+            while let Some(joined) = crew.tasks.join_next_with_id().await {
+                crew.leave(joined)?;
+            }
+        }
+        let permit = loop {
+            tokio::select! {
+                permit = Arc::clone(&crew.slots).acquire_owned() => match permit {
+                    Ok(permit) => break permit,
+                    Err(_) => return Ok(()),
+                },
+                Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
+            }
+        };
+        let thread = work.thread();
+        let door = self.clone();
+        let (slots, stop) = (Arc::clone(&crew.slots), stop.clone());
+        let id = crew.tasks.spawn(async move { Box::pin(door.work(work, Slot { slots, permit: Some(permit) }, &stop)).await }).id();
+        if let Some(thread) = thread {
+            crew.busy.insert(thread);
+            crew.held.insert(id, thread);
+        }
+        if alone {
+            while let Some(joined) = crew.tasks.join_next_with_id().await {
+                crew.leave(joined)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn work(self, work: Work, slot: Slot, stop: &Stop) -> Result<(), StoreError> {
+        let done = match work {
+            Work::Fresh(letter) => self.answer(*letter, slot, stop).await,
+            Work::Interrupted(run) => self.recover(run, slot, stop).await,
+        };
+        match done {
+            Ok(()) => Ok(()),
+            // Somebody else's by now, or to be tried again at the next sweep: nothing is lost.
+            Err(error @ (StoreError::Superseded | StoreError::Retry(_) | StoreError::Fault(_))) => {
+                tracing::warn!(error = %error, "a run was left where it stands");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A letter from its claim to its reply.
+    async fn answer(&self, letter: WaitingLetter, slot: Slot, stop: &Stop) -> Result<(), StoreError> {
+        if letter.careful {
+            let attempts = self.store.note_attempt(letter.id).await?;
+            if attempts > QUARANTINE_AFTER {
+                self.store.judge_letter(letter.id, Verdict::Quarantined, "poison: the daemon ended each time it was worked on").await?;
+                self.tell("letter.quarantined", &letter, "was put away: the daemon ended each time it was worked on");
+                return Ok(());
+            }
+        }
+        let snapshot = self.current.load();
+        let now = Utc::now();
+        let run = RunId::mint(now, random());
+        match self.open(&snapshot, &letter, run, now).await {
+            Ok(Some((job, transcript))) => {
+                let ended = self.harness.run(&job, transcript, stop).await;
+                self.see_to_the_end(job, letter, ended, slot, stop).await
+            }
+            Ok(None) => Ok(()),
+            Err(Refused::Store(error)) => Err(error),
+            Err(Refused::Unready(why)) => {
+                tracing::error!(letter = letter.id.0, "a letter cannot be worked on and is held");
+                self.store.judge_letter(letter.id, Verdict::Held, &why.to_string()).await?;
+                self.tell("letter.held", &letter, &format!("is held: {why}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Builds the job and commits claim, run start and first request together. None when the letter was
+    /// taken or judged otherwise meanwhile.
+    async fn open(&self, snapshot: &Snapshot, letter: &WaitingLetter, run: RunId, now: DateTime<Utc>) -> Result<Option<(Job, Transcript)>, Refused> {
+        let agent = agent_of(snapshot, &letter.agent)?;
+        if let Some(most) = agent.budget.day_cost {
+            let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
+            if self.store.spent_since(&agent.name, midnight).await? >= most {
+                self.store.judge_letter(letter.id, Verdict::Held, "limit:day_cost").await?;
+                return Ok(None);
+            }
+        }
+        let party = party_of(snapshot, &agent, letter).await.map_err(Unready::Context)?;
+        let job = job_of(snapshot, agent, letter, run.clone(), party)?;
+        let steps = opening_of(snapshot, &self.store, &job, letter, now).await?;
+        let new = NewRun {
+            id: run.clone(),
+            door: Door::Reactive,
+            agent: letter.agent.clone(),
+            thread: Some(letter.thread),
+            letter: Some(letter.id),
+            model: job.model.name().to_owned(),
+            started_at: now,
+        };
+        if !self.store.open_run(new, steps.clone()).await? {
+            return Ok(None);
+        }
+        tracing::info!(run = run.as_str(), letter = letter.id.0, agent = letter.agent, "run started");
+        Ok(Transcript::fold(steps).map(|transcript| (job, transcript)))
+    }
+
+    /// A run that an earlier daemon left: the same fold, the same loop.
+    async fn recover(&self, run: InterruptedRun, slot: Slot, stop: &Stop) -> Result<(), StoreError> {
+        let Some(letter) = self.letter_of(&run).await? else {
+            return self.give_up(&run, "its letter is gone").await;
+        };
+        if run.attempts >= QUARANTINE_AFTER {
+            self.give_up(&run, "poison: the daemon ended each time it was worked on").await?;
+            self.store.judge_letter(letter.id, Verdict::Quarantined, "poison: the daemon ended each time it was worked on").await?;
+            self.tell("letter.quarantined", &letter, "was put away: the daemon ended each time it was worked on");
+            return Ok(());
+        }
+        let steps = self.store.replay(&run.id).await?;
+        let Some(transcript) = Transcript::fold(steps) else {
+            return self.give_up(&run, "its journal does not begin with an opening").await;
+        };
+        let snapshot = self.current.load();
+        let party = transcript.party().clone();
+        let job = agent_of(&snapshot, &run.agent).and_then(|agent| job_of(&snapshot, agent, &letter, run.id.clone(), party));
+        let job = match job {
+            Ok(job) => job,
+            Err(why) => return self.give_up(&run, &why.to_string()).await,
+        };
+        tracing::info!(run = run.id.as_str(), letter = letter.id.0, attempts = run.attempts, "run resumed");
+        let ended = self.harness.resume(&job, transcript, stop).await;
+        self.see_to_the_end(job, letter, ended, slot, stop).await
+    }
+
+    async fn letter_of(&self, run: &InterruptedRun) -> Result<Option<WaitingLetter>, StoreError> {
+        match run.letter {
+            Some(id) => self.store.letter(id).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn give_up(&self, run: &InterruptedRun, why: &str) -> Result<(), StoreError> {
+        let close = Close {
+            status: RunStatus::Failed,
+            outcome: Outcome::Failed,
+            error: Some(why.to_owned()),
+            rounds: 0,
+            usage: crate::chat::Usage::default(),
+            cost: 0,
+        };
+        let steps = vec![crate::store::Step::Closed(close.clone())];
+        self.store.close_run(&run.id, steps, close, Vec::new(), None).await?;
+        (self.alert)(format!("run:{}", run.id), "[dutiful] a run was given up".to_owned(), format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id));
+        Ok(())
+    }
+
+    /// Delivers the outcome. While no model answers, or the disk is full, it waits with the slot given back
+    /// and goes on from the journal.
+    async fn see_to_the_end(&self, job: Job, letter: WaitingLetter, mut ended: Ended, mut slot: Slot, stop: &Stop) -> Result<(), StoreError> {
+        let mut pause = MODEL_PAUSE;
+        let give_up_at = Utc::now() + job.context.settings.limits.queue_age;
+        loop {
+            let wait = match ended {
+                Ended::Stopped => return Ok(()),
+                Ended::Finished(finish) => match deliver(&self.store, &job, &letter, *finish).await {
+                    Err(StoreError::Retry(_)) => STORE_PAUSE,
+                    done => return done,
+                },
+                Ended::Broken(StoreError::Retry(_)) => STORE_PAUSE,
+                Ended::Broken(error) => return Err(error),
+                Ended::Unavailable(error) => {
+                    self.model_is_away(&job, &error.to_string());
+                    let wait = error.retry_after.unwrap_or(pause).max(pause);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    wait
+                }
+            };
+            slot.give_back();
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stop.draining.cancelled() => return Ok(()),
+            }
+            slot.take_again().await;
+            let Some(transcript) = Transcript::fold(self.store.replay(&job.context.run).await?) else { return Ok(()) };
+            ended = if Utc::now() >= give_up_at {
+                self.harness.without_model(&job, transcript)
+            } else {
+                self.harness.resume(&job, transcript, stop).await
+            };
+        }
+    }
+
+    fn model_is_away(&self, job: &Job, error: &str) {
+        let model = job.model.name();
+        (self.alert)(
+            format!("model:{model}"),
+            format!("[dutiful] the model {model} does not answer"),
+            format!("The model {model} does not answer: {error}\n\nLetters wait and are answered when it is back. Nothing is lost.\n"),
+        );
+    }
+
+    fn tell(&self, key: &str, letter: &WaitingLetter, what: &str) {
+        (self.alert)(
+            format!("{key}:{}", letter.id),
+            format!("[dutiful] letter {} needs you", letter.id),
+            format!("The letter {} to {} {what}.\n\n`dutiful letter {}`\n", letter.id, letter.agent, letter.id),
+        );
+    }
+}
+
+/// Why a letter got no run.
+enum Refused {
+    Unready(Unready),
+    Store(StoreError),
+}
+
+impl From<Unready> for Refused {
+    fn from(why: Unready) -> Refused {
+        Refused::Unready(why)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Refused {
+        Refused::Store(error)
+    }
+}
+
+/// One of the `concurrent_runs`. A run that only waits gives it back.
+struct Slot {
+    slots: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Slot {
+    fn give_back(&mut self) {
+        self.permit = None;
+    }
+
+    async fn take_again(&mut self) {
+        self.permit = Arc::clone(&self.slots).acquire_owned().await.ok();
+    }
+}
+
+impl Crew {
+    /// A task ended: its thread is free again. A panic in it is a fault of ours: the daemon ends, starts
+    /// again and goes on from the journal, and counts the attempt.
+    fn leave(&mut self, joined: Result<(Id, Result<(), StoreError>), tokio::task::JoinError>) -> Result<(), StoreError> {
+        let (id, result) = match joined {
+            Ok((id, result)) => (id, result),
+            Err(error) => {
+                let fault = if error.is_panic() { Err(StoreError::Fatal("a run crashed".to_owned())) } else { Ok(()) };
+                (error.id(), fault)
+            }
+        };
+        if let Some(thread) = self.held.remove(&id) {
+            self.busy.remove(&thread);
+        }
+        result
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness there are no ids: the operating system has it, or nothing works.
+    getrandom::fill(&mut bytes).map_or(0, |()| u64::from_be_bytes(bytes))
+}

@@ -1,0 +1,14 @@
+//! The inference loop: ask the model, run its tools, feed the results back, until it is done. It knows a
+//! job and a journal, and nothing of where the job came from or where its text goes.
+
+mod accept;
+mod dispatch;
+mod journal;
+mod job;
+mod reply;
+mod run;
+mod transcript;
+
+pub use job::{Job, Stop};
+pub use run::{Ended, Finish, Harness};
+pub use transcript::Transcript;

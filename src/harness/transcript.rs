@@ -1,0 +1,418 @@
+//! The state of a run, folded from its steps. The live loop and recovery fold the same steps with the same
+//! code (harness J2): nothing that the loop decides by stands anywhere else.
+
+use std::collections::BTreeMap;
+
+use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage};
+use crate::config::Effect;
+use crate::run::{Outcome, Party};
+use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
+use crate::tools::bound_round;
+
+/// How often one and the same failing call is repeated before the model is told (harness L6).
+const REPEATS_BEFORE_NOTICE: u32 = 3;
+
+/// Bytes that all results of one round may have together (harness B7).
+const ROUND_RESULT_BYTES: usize = 200 * 1024;
+
+/// A run as its journal tells it.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    opened: Box<Opened>,
+    messages: Vec<Message>,
+    notes: Vec<String>,
+    round: Option<Round>,
+    rounds: u32,
+    calls: u32,
+    asked: Option<Purpose>,
+    discards: u32,
+    pauses: u32,
+    closing: Closing,
+    plain_text: Option<String>,
+    latest_text: Option<String>,
+    answer: Option<Answer>,
+    failure: Option<Failure>,
+    escalated: Option<String>,
+    ready: Option<Ready>,
+    closed: Option<Close>,
+    usage: Usage,
+    cost: u64,
+    repeats: Repeats,
+}
+
+/// The calls of the latest response and what became of them.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    /// From 1.
+    pub(super) number: u32,
+    /// In the order of the response.
+    pub(super) calls: Vec<ToolCall>,
+    /// By position.
+    pub(super) intended: BTreeMap<u32, Intent>,
+    /// By position.
+    pub(super) finished: BTreeMap<u32, ToolResult>,
+}
+
+/// A call that was about to run.
+#[derive(Debug, Clone)]
+pub(super) struct Intent {
+    pub(super) call: ToolCall,
+    pub(super) effect: Effect,
+    pub(super) effect_key: String,
+}
+
+/// The text that a run came to, with its outcome.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    pub(super) body: String,
+    pub(super) outcome: Outcome,
+    pub(super) source: ReplySource,
+}
+
+/// A final response.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) stop: StopReason,
+    pub(super) purpose: Purpose,
+}
+
+/// The last model call gave nothing, after every attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) error: String,
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    NotYet,
+    Wanted,
+}
+
+/// What the loop does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Ask the model.
+    Ask(Purpose),
+    /// Run the calls that have no result yet.
+    Dispatch,
+    /// Tell the model that it goes in circles, then ask again.
+    Notice,
+    /// Decide the reply.
+    Finish,
+}
+
+/// What bounds a run, from its agent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Rounds at most.
+    pub(super) max_tool_turns: u32,
+    /// Whether a closing call follows the last round.
+    pub(super) closing_call: bool,
+    /// Tokens at most, input and output.
+    pub(super) run_tokens: Option<u64>,
+    /// The wall clock ran out.
+    pub(super) out_of_time: bool,
+}
+
+/// Counts failing calls that repeat themselves (harness L6).
+#[derive(Debug, Clone, Default)]
+struct Repeats {
+    last: Option<(String, String, String)>,
+    same: u32,
+    noticed: bool,
+}
+
+impl Transcript {
+    /// Folds a journal; none when it does not begin with an opening.
+    pub fn fold(steps: Vec<Step>) -> Option<Transcript> {
+        let mut steps = steps.into_iter();
+        let Some(Step::Opened(opened)) = steps.next() else { return None };
+        let mut transcript = Transcript::open(opened);
+        for step in steps {
+            transcript.apply(&step);
+        }
+        Some(transcript)
+    }
+
+    fn open(opened: Box<Opened>) -> Transcript {
+        let messages = opened.messages.clone();
+        Transcript {
+            opened,
+            messages,
+            notes: Vec::new(),
+            round: None,
+            rounds: 0,
+            calls: 0,
+            asked: None,
+            discards: 0,
+            pauses: 0,
+            closing: Closing::NotYet,
+            plain_text: None,
+            latest_text: None,
+            answer: None,
+            failure: None,
+            escalated: None,
+            ready: None,
+            closed: None,
+            usage: Usage::default(),
+            cost: 0,
+            repeats: Repeats::default(),
+        }
+    }
+
+    /// Folds one more step.
+    pub(super) fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Opened(_) => {}
+            Step::ModelRequested { purpose, .. } => {
+                self.asked = Some(*purpose);
+                self.failure = None;
+                if *purpose == Purpose::Closing {
+                    self.close_rounds();
+                }
+            }
+            Step::ModelResponded { purpose, reply, cost, .. } => {
+                self.bill(&reply.usage, *cost);
+                self.respond(*purpose, reply);
+            }
+            Step::ModelDiscarded { reply, cost, .. } => {
+                self.bill(&reply.usage, *cost);
+                self.asked = None;
+                self.discards += 1;
+            }
+            Step::ModelFailed { error, message, .. } => {
+                self.asked = None;
+                self.failure = Some(Failure { error: error.clone(), message: message.clone() });
+            }
+            Step::Noted { text } => {
+                self.notes.push(text.clone());
+                self.repeats.noticed |= self.repeats.same >= REPEATS_BEFORE_NOTICE;
+            }
+            Step::ToolIntended { position, call, effect, effect_key, .. } => {
+                if let Some(round) = &mut self.round {
+                    let intent = Intent { call: call.clone(), effect: *effect, effect_key: effect_key.clone() };
+                    round.intended.insert(*position, intent);
+                }
+            }
+            Step::ToolFinished { position, call, result, status, .. } => self.finish_call(*position, call, result, *status),
+            Step::Escalated { reason } => self.escalated = Some(reason.clone()),
+            Step::ReplyReady { body, outcome, source } => {
+                self.ready = Some(Ready { body: body.clone(), outcome: *outcome, source: *source });
+            }
+            Step::Closed(close) => self.closed = Some(close.clone()),
+        }
+    }
+
+    fn bill(&mut self, usage: &Usage, cost: u64) {
+        self.usage.input = self.usage.input.saturating_add(usage.input);
+        self.usage.cache_read = self.usage.cache_read.saturating_add(usage.cache_read);
+        self.usage.cache_write = self.usage.cache_write.saturating_add(usage.cache_write);
+        self.usage.output = self.usage.output.saturating_add(usage.output);
+        self.usage.reasoning = self.usage.reasoning.saturating_add(usage.reasoning);
+        self.usage.estimated |= usage.estimated;
+        self.cost = self.cost.saturating_add(cost);
+    }
+
+    fn respond(&mut self, purpose: Purpose, reply: &Reply) {
+        self.asked = None;
+        self.discards = 0;
+        self.notes.clear();
+        let text = reply.message.text().trim().to_owned();
+        let calls: Vec<ToolCall> = reply.message.calls().into_iter().cloned().collect();
+        self.messages.push(reply.message.clone());
+        if !text.is_empty() {
+            self.latest_text = Some(text.clone());
+        }
+        if reply.stop == StopReason::PauseTurn {
+            self.pauses += 1;
+            return;
+        }
+        if calls.is_empty() {
+            if !text.is_empty() {
+                self.plain_text = Some(text.clone());
+            }
+            self.answer = Some(Answer { text, stop: reply.stop.clone(), purpose });
+        } else {
+            self.rounds += 1;
+            self.calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+            self.round = Some(Round { number: self.rounds, calls, intended: BTreeMap::new(), finished: BTreeMap::new() });
+        }
+    }
+
+    fn finish_call(&mut self, position: u32, call: &ToolCall, result: &ToolResult, status: ToolStatus) {
+        self.repeats.note(call, result, status);
+        let Some(round) = &mut self.round else { return };
+        round.finished.insert(position, result.clone());
+        if round.finished.len() < round.calls.len() {
+            return;
+        }
+        // Results go in call order, whatever the order of completion (harness T2).
+        let mut results: Vec<ToolResult> = round.finished.values().cloned().collect();
+        let mut texts: Vec<String> = results.iter_mut().map(|result| std::mem::take(&mut result.text)).collect();
+        bound_round(&mut texts, ROUND_RESULT_BYTES);
+        for (result, text) in results.iter_mut().zip(texts) {
+            result.text = text;
+        }
+        self.messages.push(Message::Results { results });
+        self.round = None;
+    }
+
+    /// From the closing call on there is no way back to rounds (harness L2).
+    fn close_rounds(&mut self) {
+        if self.closing == Closing::NotYet {
+            self.closing = Closing::Wanted;
+            self.discards = 0;
+            self.notes.clear();
+        }
+    }
+
+    /// What comes next.
+    pub(super) fn next(&self, bounds: Bounds) -> Next {
+        if self.ready.is_some() || self.closed.is_some() || self.escalated.is_some() && self.round.is_none() {
+            return Next::Finish;
+        }
+        if self.round.is_some() {
+            return Next::Dispatch;
+        }
+        if self.answer.is_some() || self.failure.is_some() || self.pauses > 3 {
+            return Next::Finish;
+        }
+        if self.closing == Closing::Wanted {
+            // One retry of a closing call that gave nothing usable, then the fallback (harness L3).
+            return if self.discards >= 2 || bounds.out_of_time { Next::Finish } else { Next::Ask(Purpose::Closing) };
+        }
+        // Once unchanged, once nudged, then the fallback (harness E1).
+        if self.discards >= 3 {
+            return Next::Finish;
+        }
+        let spent = bounds.run_tokens.is_some_and(|most| self.usage.input_total() + self.usage.output >= most);
+        let circling = self.repeats.noticed && self.repeats.same > REPEATS_BEFORE_NOTICE;
+        if self.rounds >= bounds.max_tool_turns || spent || circling || bounds.out_of_time {
+            return if bounds.closing_call { Next::Ask(Purpose::Closing) } else { Next::Finish };
+        }
+        if self.repeats.same >= REPEATS_BEFORE_NOTICE && !self.repeats.noticed {
+            return Next::Notice;
+        }
+        Next::Ask(Purpose::Round)
+    }
+
+    /// The messages for the next request, helper notes last.
+    pub(super) fn request_messages(&self, purpose: Purpose) -> Vec<Message> {
+        let mut messages = self.messages.clone();
+        // What was said to get another round has no place in the first closing call.
+        if purpose == Purpose::Round || self.closing == Closing::Wanted {
+            messages.extend(self.notes.iter().map(|note| Message::user(note.clone(), Source::Operator)));
+        }
+        messages
+    }
+
+    /// Whether a request was journaled and nothing came of it yet.
+    pub(super) fn asked(&self) -> Option<Purpose> {
+        self.asked
+    }
+
+    /// Answers in a row that could not be used.
+    pub(super) fn discards(&self) -> u32 {
+        self.discards
+    }
+
+    /// The round in work.
+    pub(super) fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
+    /// Rounds so far.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// Calls of earlier rounds and of this one.
+    pub(super) fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// Whether a third party's text is in the run.
+    pub(super) fn tainted(&self) -> bool {
+        self.messages.iter().any(|message| match message {
+            Message::User { blocks } | Message::Assistant { blocks, .. } => {
+                blocks.iter().any(|block| matches!(block, Block::Text { source: Source::ThirdParty, .. }))
+            }
+            Message::Results { .. } => false,
+        })
+    }
+
+    /// What was fixed when the run began.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Who wrote, and how proven.
+    pub fn party(&self) -> &Party {
+        &self.opened.party
+    }
+
+    /// All tokens.
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// All money, in millionths.
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        self.answer.as_ref()
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    pub(super) fn escalated(&self) -> Option<&str> {
+        self.escalated.as_deref()
+    }
+
+    pub(super) fn ready(&self) -> Option<&Ready> {
+        self.ready.as_ref()
+    }
+
+    /// The last text that came without calls.
+    pub(super) fn plain_text(&self) -> Option<&str> {
+        self.plain_text.as_deref()
+    }
+
+    /// The last text at all, narration beside calls included.
+    pub(super) fn latest_text(&self) -> Option<&str> {
+        self.latest_text.as_deref()
+    }
+
+    /// Whether the answer had to be given without more tools.
+    pub(super) fn was_closed_early(&self) -> bool {
+        self.closing == Closing::Wanted
+    }
+
+    /// A model that could not be reached is asked again later: the failure is no longer the last word.
+    pub(super) fn forget_failure(&mut self) {
+        self.failure = None;
+    }
+
+    /// A request that an earlier daemon made is made again (harness J8).
+    pub(super) fn forget_request(&mut self) {
+        self.asked = None;
+    }
+}
+
+impl Repeats {
+    fn note(&mut self, call: &ToolCall, result: &ToolResult, status: ToolStatus) {
+        if status == ToolStatus::Completed {
+            *self = Repeats::default();
+            return;
+        }
+        let this = (call.name.0.clone(), call.arguments.clone(), result.text.clone());
+        self.same = if self.last.as_ref() == Some(&this) { self.same + 1 } else { 1 };
+        self.last = Some(this);
+    }
+}
