@@ -1,0 +1,95 @@
+//! `check`: loads and validates everything, names every problem and every weak choice.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::home::Home;
+use super::print;
+use super::runs::runtime;
+use crate::chat::{Message, Source};
+use crate::config::Config;
+use crate::inference::{Models, Request, ToolChoice};
+use crate::{gateway, tls};
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// Also log in to each server and ask each model for one token.
+    #[arg(long)]
+    online: bool,
+    /// Print every limit with its value.
+    #[arg(long)]
+    limits: bool,
+}
+
+impl Check {
+    pub(super) fn run(self, home: &Home) -> anyhow::Result<ExitCode> {
+        let config = match home.config() {
+            Ok(config) => config,
+            Err(problems) => {
+                for problem in &problems {
+                    print::line(&problem.to_string());
+                }
+                print::remark(&format!("{} problem(s) in {}", problems.len(), home.folder().display()));
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        for warning in &config.warnings {
+            print::line(&format!("warning: {warning}"));
+        }
+        if self.limits {
+            for (name, value) in config.settings.limits.rows() {
+                print::line(&format!("{name:30} {value}"));
+            }
+        }
+        let failed = if self.online { online(&config)? } else { 0 };
+        if failed > 0 {
+            print::remark(&format!("{failed} connection(s) failed"));
+            return Ok(ExitCode::FAILURE);
+        }
+        print::line(&format!(
+            "ok: {} mailbox(es), {} agent(s), {} model(s), {} warning(s)",
+            config.settings.mailboxes.len(),
+            config.agents.len(),
+            config.settings.models.len(),
+            config.warnings.len()
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Tries every server and every model; gives the number of failures.
+fn online(config: &Config) -> anyhow::Result<usize> {
+    let runtime = runtime()?;
+    let mut failed = 0;
+    let mut told = |what: String, result: anyhow::Result<()>| match result {
+        Ok(()) => print::line(&format!("{what}: ok")),
+        Err(error) => {
+            failed += 1;
+            print::line(&format!("{what}: {error:#}"));
+        }
+    };
+    for mailbox in config.settings.mailboxes.values() {
+        let tls = Arc::new(tls::client_config(mailbox.ca.as_deref())?);
+        let receiving = runtime.block_on(gateway::try_receiving(mailbox, &config.home, &tls));
+        told(format!("mailbox {}, receiving", mailbox.name), receiving);
+        let sending = runtime.block_on(gateway::try_sending(mailbox, &config.home, &tls));
+        told(format!("mailbox {}, sending", mailbox.name), sending);
+    }
+    let models = Models::build(&config.settings, &tls::client_config(None)?)?;
+    let request = Request {
+        system: String::new(),
+        messages: vec![Message::user("Say: ok", Source::Operator)],
+        tools: Vec::new(),
+        tool_choice: ToolChoice::None,
+        max_output: 1,
+    };
+    for name in config.settings.models.keys() {
+        let Some(model) = models.get(name) else { continue };
+        let answered = runtime.block_on(model.complete(&request, &|_| {}));
+        told(format!("model {name}"), answered.map(drop).map_err(Into::into));
+    }
+    Ok(failed)
+}

@@ -1,0 +1,131 @@
+//! `letters` and `letter`: what came in, and why it was or was not answered.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::home::Home;
+use super::print;
+use super::runs::{Since, runtime};
+use crate::gateway::{ParseCaps, parse};
+use crate::run::LetterId;
+use crate::store::{Filter, Store, Verdict, View};
+
+const COLUMNS: [&str; 9] = ["id", "received_at", "agent", "sender", "identity", "verdict", "reason", "subject", "run_id"];
+
+/// Arguments of `letters`.
+#[derive(Debug, Args)]
+pub(super) struct Letters {
+    /// Only this agent's.
+    #[arg(long)]
+    agent: Option<String>,
+    /// Only with this verdict: accepted, ignored, held, quarantined, duplicate.
+    #[arg(long)]
+    verdict: Option<String>,
+    /// Only from this address.
+    #[arg(long)]
+    sender: Option<String>,
+    /// Only in this thread.
+    #[arg(long)]
+    thread: Option<i64>,
+    /// Only from then on: 2h, 3d, or a time like 2026-12-01T09:00:00Z.
+    #[arg(long)]
+    since: Option<Since>,
+    /// Only with this text in the subject.
+    #[arg(long)]
+    text: Option<String>,
+    /// At most so many, the newest.
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Letters {
+    pub(super) fn run(self, home: &Home) -> anyhow::Result<ExitCode> {
+        let filter = Filter {
+            agent: self.agent,
+            status: self.verdict,
+            sender: self.sender,
+            thread: self.thread,
+            since: self.since.map(|since| since.0),
+            text: self.text,
+            limit: Some(self.limit),
+            ..Filter::default()
+        };
+        print::rows(&home.store()?.rows(View::Letters, &filter)?, &COLUMNS, self.json);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Arguments of `letter`.
+#[derive(Debug, Args)]
+pub(super) struct Letter {
+    /// Its number in `letters`.
+    id: i64,
+    /// Let a held or quarantined letter be answered.
+    #[arg(long, group = "action")]
+    release: bool,
+    /// Work on it again, with a fresh run.
+    #[arg(long, group = "action")]
+    retry: bool,
+    /// Never answer it.
+    #[arg(long, group = "action")]
+    drop: bool,
+    /// Print the letter as it came, byte for byte.
+    #[arg(long, group = "action")]
+    raw: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Letter {
+    pub(super) fn run(self, home: &Home) -> anyhow::Result<ExitCode> {
+        let store = home.store()?;
+        let id = LetterId(self.id);
+        if self.release || self.retry || self.drop {
+            let changed = runtime()?.block_on(async {
+                if self.release {
+                    store.judge_letter(id, Verdict::Accepted, "released by the operator").await
+                } else if self.retry {
+                    store.retry_letter(id).await
+                } else {
+                    store.judge_letter(id, Verdict::Ignored, "dropped by the operator").await
+                }
+            })?;
+            anyhow::ensure!(changed, "letter {id} is in no state for that: look at `dutiful letter {id}`");
+            print::line(&format!("letter {id}: {}", home.wake()?));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let raw = runtime()?.block_on(store.raw_letter(id))?;
+        if self.raw {
+            print::raw(&raw.with_context(|| format!("there is no letter {id}, or its bytes are no longer kept"))?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.show(&store, raw.as_deref())
+    }
+
+    fn show(&self, store: &Store, raw: Option<&[u8]>) -> anyhow::Result<ExitCode> {
+        let filter = Filter { id: Some(self.id.to_string()), ..Filter::default() };
+        let rows = store.rows(View::Letters, &filter)?;
+        let row = rows.first().with_context(|| format!("there is no letter {}: see `dutiful letters`", self.id))?;
+        print::record(row, self.json);
+        if self.json {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(Ok(parsed)) = raw.map(|raw| parse(raw, &ParseCaps::default())) {
+            print::line("");
+            print::line(&print::visible(&parsed.inbound.text));
+            for attachment in &parsed.inbound.attachments {
+                print::line(&format!("[attached: {} {} {} bytes]", print::visible(&attachment.name), attachment.media_type, attachment.bytes));
+            }
+        }
+        if let Some(run) = row.get("run_id").and_then(|run| run.as_str()) {
+            print::line(&format!("\nmore: dutiful run {run}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

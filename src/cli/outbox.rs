@@ -1,0 +1,109 @@
+//! `outbox`: all that goes out, and what an operator may do to it.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::home::Home;
+use super::print;
+use super::runs::{Since, runtime};
+use crate::run::OutgoingId;
+use crate::store::{Filter, OutgoingChange, View};
+
+const COLUMNS: [&str; 9] = ["id", "queued_at", "kind", "recipient", "status", "attempts", "sent_at", "subject", "error"];
+
+/// Arguments of `outbox`.
+#[derive(Debug, Args)]
+pub(super) struct Outbox {
+    /// One letter's number; all letters when left out.
+    id: Option<i64>,
+    /// Let a held or uncertain letter leave.
+    #[arg(long, group = "action", requires = "id")]
+    approve: bool,
+    /// Never send a held letter.
+    #[arg(long, group = "action", requires = "id")]
+    reject: bool,
+    /// Try a failed or uncertain letter again.
+    #[arg(long, group = "action", requires = "id")]
+    retry: bool,
+    /// Take back a letter that has not left yet.
+    #[arg(long, group = "action", requires = "id")]
+    undo: bool,
+    /// Print the letter as it leaves, byte for byte.
+    #[arg(long, group = "action", requires = "id")]
+    raw: bool,
+    /// Only with this status: held, queued, sending, sent, uncertain, failed, rejected, bounced.
+    #[arg(long)]
+    status: Option<String>,
+    /// Only to this address.
+    #[arg(long)]
+    recipient: Option<String>,
+    /// Only in this thread.
+    #[arg(long)]
+    thread: Option<i64>,
+    /// Only from then on: 2h, 3d, or a time like 2026-12-01T09:00:00Z.
+    #[arg(long)]
+    since: Option<Since>,
+    /// At most so many, the newest.
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Outbox {
+    pub(super) fn run(self, home: &Home) -> anyhow::Result<ExitCode> {
+        match self.id {
+            Some(id) => self.one(home, id),
+            None => self.list(home),
+        }
+    }
+
+    fn list(self, home: &Home) -> anyhow::Result<ExitCode> {
+        let filter = Filter {
+            status: self.status,
+            sender: self.recipient,
+            thread: self.thread,
+            since: self.since.map(|since| since.0),
+            limit: Some(self.limit),
+            ..Filter::default()
+        };
+        print::rows(&home.store()?.rows(View::Outgoing, &filter)?, &COLUMNS, self.json);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn change(&self) -> Option<OutgoingChange> {
+        match (self.approve, self.reject, self.retry, self.undo) {
+            (true, ..) => Some(OutgoingChange::Approve),
+            (_, true, ..) => Some(OutgoingChange::Reject),
+            (_, _, true, _) => Some(OutgoingChange::Retry),
+            (_, _, _, true) => Some(OutgoingChange::Undo),
+            _ => None,
+        }
+    }
+
+    fn one(&self, home: &Home, id: i64) -> anyhow::Result<ExitCode> {
+        let store = home.store()?;
+        if let Some(change) = self.change() {
+            let changed = runtime()?.block_on(store.change_outgoing(OutgoingId(id), change))?;
+            anyhow::ensure!(changed, "letter {id} is in no state for that: look at `dutiful outbox {id}`");
+            print::line(&format!("letter {id}: {}", home.wake()?));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let filter = Filter { id: Some(id.to_string()), ..Filter::default() };
+        let rows = store.rows(View::Outgoing, &filter)?;
+        let row = rows.first().with_context(|| format!("there is no letter {id} in the outbox: see `dutiful outbox`"))?;
+        let content = store.outgoing_content(id)?;
+        if self.raw {
+            print::raw(&content.context("its bytes are no longer kept")?.1);
+            return Ok(ExitCode::SUCCESS);
+        }
+        print::record(row, self.json);
+        if let (false, Some((text, _))) = (self.json, content) {
+            print::line(&format!("\n{}", print::visible(&text)));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,39 @@
+//! `serve`: the daemon in the foreground, as systemd wants it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::home::Home;
+use super::print;
+use crate::config::Config;
+use crate::{daemon, telemetry};
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub(super) struct Serve {}
+
+impl Serve {
+    pub(super) fn run(self, home: &Home) -> anyhow::Result<ExitCode> {
+        let Self {} = self;
+        let config = home.checked()?;
+        for warning in &config.warnings {
+            print::remark(&format!("warning: {warning}"));
+        }
+        serve(config, daemon::Options::default())
+    }
+}
+
+/// Starts logging and a runtime, and runs the daemon to its end.
+pub(super) fn serve(config: Config, options: daemon::Options) -> anyhow::Result<ExitCode> {
+    let telemetry = &config.settings.telemetry;
+    let guards = telemetry::start(&telemetry.log, Some(&telemetry.log_dir))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(daemon::run(config, options));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    if let Err(error) = &ended {
+        tracing::error!("the daemon ended: {error:#}");
+    }
+    drop(guards);
+    ended.map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,352 @@
+//! Builds all, spawns all, stops all. The only place that starts long-lived tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::json;
+use tokio::net::UnixDatagram;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Problem};
+use crate::events::{EventKind, Events};
+use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
+use crate::gateway::{self, GatewayOutbox, Health, Notices};
+use crate::harness::{Harness, Stop};
+use crate::inference::Models;
+use crate::run::Outbox;
+use crate::store::{OpenOptions, Store};
+use crate::tls;
+use crate::tools::Catalog;
+
+/// The same trouble is told to the operator at most once in this time.
+const ALERT_WINDOW: Duration = Duration::from_secs(6 * 3600);
+
+/// Alerts that may wait to be written; more are logged only.
+const ALERTS: usize = 256;
+
+/// A task's end: none of them ends before it is told to, unless something is wrong.
+type Task = anyhow::Result<()>;
+
+/// One thing to tell the operator: key, subject, text.
+type AlertText = (String, String, String);
+
+/// How the daemon is run.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Cancelled by whoever wants it to end; SIGTERM and SIGINT do the same.
+    pub stop: CancellationToken,
+    /// Told once every reachable mailbox is watched.
+    pub ready: Option<tokio::sync::oneshot::Sender<()>>,
+    /// For crash tests.
+    pub store: OpenOptions,
+}
+
+/// Where a command finds the daemon of a store to wake it: `dutiful.sock` beside the store.
+pub fn socket_path(store: &Path) -> PathBuf {
+    store.with_file_name("dutiful.sock")
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// When it cannot start, or a part of it failed: the supervisor starts it again.
+pub async fn run(config: Config, options: Options) -> anyhow::Result<()> {
+    let store = Store::open(&config.settings.store, options.store)?;
+    let events = Events::default();
+    let wake = bind_socket(&socket_path(&config.settings.store))?;
+    let current = CurrentSnapshot::new(Arc::new(snapshot(config, &store, &events)?));
+    let mut daemon = Daemon::new(store, events, current);
+    daemon.spawn_parts(wake);
+    daemon.start_gateway()?;
+    let ended = daemon.supervise(options.stop, options.ready).await;
+    let stopped = daemon.stop().await;
+    ended.and(stopped)
+}
+
+/// All running parts.
+struct Daemon {
+    store: Store,
+    events: Events,
+    current: CurrentSnapshot,
+    stop: Stop,
+    tasks: JoinSet<Task>,
+    gateway: JoinSet<Task>,
+    gateway_stop: CancellationToken,
+    health: Vec<Health>,
+    alerts: mpsc::Sender<AlertText>,
+    unwritten: Option<mpsc::Receiver<AlertText>>,
+}
+
+impl Daemon {
+    fn new(store: Store, events: Events, current: CurrentSnapshot) -> Daemon {
+        let (alerts, unwritten) = mpsc::channel(ALERTS);
+        Daemon {
+            store,
+            events,
+            current,
+            stop: Stop::default(),
+            tasks: JoinSet::new(),
+            gateway: JoinSet::new(),
+            gateway_stop: CancellationToken::new(),
+            health: Vec::new(),
+            alerts,
+            unwritten: Some(unwritten),
+        }
+    }
+
+    /// The parts that a reload does not touch.
+    fn spawn_parts(&mut self, wake: UnixDatagram) {
+        let harness = Harness::new(self.store.clone(), self.events.clone());
+        let door = Reactive::new(self.store.clone(), harness, self.current.clone(), self.alert());
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move { door.serve(stop).await.context("the reactive door") });
+        self.tasks.spawn(listen(wake, self.store.clone(), self.stop.draining.clone()));
+        if let Some(unwritten) = self.unwritten.take() {
+            let (store, events, current) = (self.store.clone(), self.events.clone(), self.current.clone());
+            self.tasks.spawn(write_alerts(unwritten, store, events, current, self.stop.draining.clone()));
+        }
+    }
+
+    /// A receiver and a sender for each mailbox.
+    fn start_gateway(&mut self) -> anyhow::Result<()> {
+        let snapshot = self.current.load();
+        self.gateway_stop = CancellationToken::new();
+        self.health.clear();
+        for mailbox in snapshot.config.settings.mailboxes.values() {
+            let tls = Arc::new(tls::client_config(mailbox.ca.as_deref()).with_context(|| format!("ca_file of the mailbox {}", mailbox.name))?);
+            let part = gateway::Part {
+                mailbox: Arc::new(mailbox.clone()),
+                settings: Arc::clone(&snapshot.config.settings),
+                agents: snapshot.config.agents.clone(),
+                store: self.store.clone(),
+                events: self.events.clone(),
+                alert: self.alert(),
+                tls,
+                health: Health::default(),
+            };
+            self.health.push(part.health.clone());
+            let (receiver, sender, stop) = (part.receiver(), part.sender(), self.gateway_stop.clone());
+            let stop_sending = stop.clone();
+            let name = mailbox.name.clone();
+            self.gateway.spawn(async move { gateway::receive(receiver, stop).await.with_context(|| format!("receiving for the mailbox {name}")) });
+            let name = mailbox.name.clone();
+            self.gateway.spawn(async move { gateway::send(sender, stop_sending).await.with_context(|| format!("sending for the mailbox {name}")) });
+        }
+        Ok(())
+    }
+
+    /// A way to tell the operator something that never blocks and never fails.
+    fn alert(&self) -> Arc<dyn Fn(String, String, String) + Send + Sync> {
+        let alerts = self.alerts.clone();
+        Arc::new(move |key, subject, text| {
+            tracing::warn!(key, "the operator is told");
+            if alerts.try_send((key, subject, text)).is_err() {
+                tracing::error!("an alert could not be queued: too many wait");
+            }
+        })
+    }
+
+    /// Watches signals and tasks until the end.
+    async fn supervise(&mut self, stop: CancellationToken, ready: Option<tokio::sync::oneshot::Sender<()>>) -> anyhow::Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut watchdog = tokio::time::interval(watchdog_period());
+        let mut ready = ready;
+        let mut announced = false;
+        loop {
+            let settled = all_settled(self.health.clone());
+            tokio::select! {
+                () = settled, if !announced => {
+                    announced = true;
+                    notify(&[sd_notify::NotifyState::Ready]);
+                    tracing::info!(mailboxes = self.health.len(), epoch = self.store.epoch(), "ready");
+                    if let Some(ready) = ready.take() {
+                        // Whoever waited may have gone.
+                        drop(ready.send(()));
+                    }
+                }
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                () = stop.cancelled() => return Ok(()),
+                _ = hangup.recv() => self.reload().await?,
+                reason = self.store.failed() => anyhow::bail!("the store failed: {reason}"),
+                Some(ended) = self.tasks.join_next() => return Err(fault(ended)),
+                Some(ended) = self.gateway.join_next() => return Err(fault(ended)),
+                _ = watchdog.tick() => notify(&[sd_notify::NotifyState::Watchdog]),
+            }
+        }
+    }
+
+    /// Takes the files anew. Bad ones change nothing and are told of (DESIGN 2.1).
+    async fn reload(&mut self) -> anyhow::Result<()> {
+        let old = self.current.load();
+        let fresh = Config::load(&old.config.home)
+            .map_err(|problems| told(&problems))
+            .and_then(|config| snapshot(config, &self.store, &self.events).map_err(|error| format!("{error:#}")));
+        let fresh = match fresh {
+            Ok(fresh) if fresh.config.settings.store != old.config.settings.store => Err("[store] path cannot change while serving".to_owned()),
+            other => other,
+        };
+        match fresh {
+            Err(problems) => {
+                tracing::error!("the configuration was not reloaded; the old one stays:\n{problems}");
+                self.events.emit(None, EventKind::ConfigReloaded, json!({ "ok": false }));
+                Ok(())
+            }
+            Ok(fresh) => {
+                self.current.replace(Arc::new(fresh));
+                self.gateway_stop.cancel();
+                while self.gateway.join_next().await.is_some() {}
+                self.start_gateway()?;
+                self.store.letters_waiting().notify_one();
+                self.events.emit(None, EventKind::ConfigReloaded, json!({ "ok": true }));
+                tracing::info!("configuration reloaded");
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops: intake first, then runs at their next step boundary, then whatever can be aborted, then all
+    /// (harness K2). A second signal ends at once: the journal suffices.
+    async fn stop(mut self) -> anyhow::Result<()> {
+        notify(&[sd_notify::NotifyState::Stopping]);
+        tracing::info!("stopping");
+        let grace = self.current.load().config.settings.limits.shutdown_grace;
+        self.stop.draining.cancel();
+        self.gateway_stop.cancel();
+        let mut again = Signals::new()?;
+        let aborting = self.stop.aborting.clone();
+        let ended = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                log_end(ended);
+            }
+            while let Some(ended) = self.gateway.join_next().await {
+                log_end(ended);
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = async { tokio::time::sleep(grace / 2).await; aborting.cancel(); tokio::time::sleep(grace / 2).await } => {
+                tracing::warn!("some work did not end in time; it goes on after the next start");
+            }
+            () = again.recv() => tracing::warn!("told twice: ending at once"),
+        }
+        self.tasks.shutdown().await;
+        self.gateway.shutdown().await;
+        self.store.close().await;
+        Ok(())
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals(Signal, Signal);
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+/// Everything that is built from one configuration.
+fn snapshot(config: Config, store: &Store, events: &Events) -> anyhow::Result<Snapshot> {
+    let tls = tls::client_config(None)?;
+    let models = Models::build(&config.settings, &tls).context("the models")?;
+    let catalog = Catalog::build(&config.settings, store).map_err(|problems| anyhow::anyhow!(told(&problems)))?;
+    let outbox: Arc<dyn Outbox> = Arc::new(GatewayOutbox::new(store.clone(), events.clone()));
+    Ok(Snapshot { config, models, catalog, outbox })
+}
+
+fn told(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Commands write their intent into the store and send one datagram here; whoever waits looks again.
+async fn listen(socket: UnixDatagram, store: Store, stop: CancellationToken) -> Task {
+    let mut word = [0; 16];
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            received = socket.recv(&mut word) => {
+                received.context("the socket for commands")?;
+                store.letters_waiting().notify_one();
+                store.outgoing_waiting().notify_waiters();
+                store.outgoing_waiting().notify_one();
+            }
+        }
+    }
+}
+
+/// A socket that an earlier daemon left behind is replaced: the store's lock says that it is gone.
+fn bind_socket(path: &Path) -> anyhow::Result<UnixDatagram> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("the old socket for commands"),
+        _ => {}
+    }
+    let socket = UnixDatagram::bind(path).with_context(|| format!("the socket for commands, {}", path.display()))?;
+    let only_us = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(path, only_us)?;
+    Ok(socket)
+}
+
+/// Writes alerts as letters to the operator, each thing once.
+async fn write_alerts(mut alerts: mpsc::Receiver<AlertText>, store: Store, events: Events, current: CurrentSnapshot, stop: CancellationToken) -> Task {
+    loop {
+        let (key, subject, text) = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            alert = alerts.recv() => match alert {
+                Some(alert) => alert,
+                None => return Ok(()),
+            },
+        };
+        let settings = Arc::clone(&current.load().config.settings);
+        let Some(mailbox) = settings.mailboxes.keys().next().cloned() else { continue };
+        let notices = Notices::new(store.clone(), events.clone(), settings, &mailbox);
+        notices.tell(&key, ALERT_WINDOW, &subject, &text).await;
+    }
+}
+
+async fn all_settled(health: Vec<Health>) {
+    for mailbox in health {
+        mailbox.settled().await;
+    }
+}
+
+fn watchdog_period() -> Duration {
+    sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |period| (period / 3).max(Duration::from_millis(100)))
+}
+
+/// Without systemd there is nobody to tell, which is no error.
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(error = %error, "systemd was not told");
+    }
+}
+
+fn fault(ended: Result<Task, JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Ok(())) => anyhow::anyhow!("a part of the daemon ended by itself"),
+        Ok(Err(error)) => error,
+        Err(error) => anyhow::anyhow!("a part of the daemon crashed: {error}"),
+    }
+}
+
+fn log_end(ended: Result<Task, JoinError>) {
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!("while stopping: {error:#}"),
+        Err(error) => tracing::error!("while stopping: {error}"),
+    }
+}
