@@ -1,8 +1,12 @@
 //! One model call behind a contract; the wire dialects; retries. Only this module knows a vendor's JSON.
 
+mod call_ids;
 mod models;
 mod provider;
+mod reply;
 mod request;
+mod retry;
+mod script;
 
 pub use models::{Completed, Model, Models};
 pub use provider::{ErrorKind, ModelError, ModelEvent, Phase, Provider};
