@@ -1,7 +1,9 @@
 //! One model call behind a contract; the wire dialects; retries. Only this module knows a vendor's JSON.
 
 mod call_ids;
+mod http;
 mod models;
+mod openai;
 mod provider;
 mod reply;
 mod request;

@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::http::{HttpProvider, TimeLimits};
 use super::reply::Assembly;
 use super::script::ScriptProvider;
 use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request, retry};
@@ -107,10 +108,11 @@ fn fallbacks(name: &str, settings: &Settings, backends: &BTreeMap<String, Arc<Ba
     chain
 }
 
-fn provider(model: &ModelSettings, _tls: &rustls::ClientConfig) -> anyhow::Result<Box<dyn Provider>> {
+fn provider(model: &ModelSettings, tls: &rustls::ClientConfig) -> anyhow::Result<Box<dyn Provider>> {
     match model.wire {
         Wire::Script => Ok(Box::new(ScriptProvider::open(model)?)),
-        Wire::Openai | Wire::Anthropic => anyhow::bail!("the wire {} is not spoken yet", model.wire.as_str()),
+        Wire::Openai => Ok(Box::new(HttpProvider::new(model, tls, TimeLimits::default())?)),
+        Wire::Anthropic => anyhow::bail!("the wire {} is not spoken yet", model.wire.as_str()),
     }
 }
 
