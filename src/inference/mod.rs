@@ -1,8 +1,14 @@
 //! One model call behind a contract; the wire dialects; retries. Only this module knows a vendor's JSON.
 
+mod call_ids;
+mod http;
 mod models;
+mod openai;
 mod provider;
+mod reply;
 mod request;
+mod retry;
+mod script;
 
 pub use models::{Completed, Model, Models};
 pub use provider::{ErrorKind, ModelError, ModelEvent, Phase, Provider};

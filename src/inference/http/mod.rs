@@ -1,0 +1,198 @@
+//! A model behind HTTP: one request, one stream of events. The only place that holds a key (harness N10).
+
+mod exchange;
+mod failure;
+mod headers;
+mod sse;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use url::{Host, Url};
+
+use self::exchange::Exchange;
+pub(super) use self::failure::{failure, in_band};
+use super::openai::{self, OpenaiStream};
+use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request};
+use crate::chat::Origin;
+use crate::config::{ModelSettings, Secret, Wire};
+
+/// Bytes of a request at most (harness W9).
+const LARGEST_REQUEST: usize = 32 * 1024 * 1024;
+
+/// How long each part of an exchange may take (harness F1).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeLimits {
+    connect: Duration,
+    headers: Duration,
+    /// Nothing at all came.
+    silence: Duration,
+    /// Something came, but only signs of life: keep-alives flow while a model is dead.
+    idle: Duration,
+    total: Duration,
+}
+
+impl Default for TimeLimits {
+    fn default() -> TimeLimits {
+        TimeLimits {
+            connect: Duration::from_secs(10),
+            headers: Duration::from_mins(1),
+            silence: Duration::from_mins(2),
+            idle: Duration::from_mins(5),
+            total: Duration::from_mins(15),
+        }
+    }
+}
+
+/// A provider that speaks one of the HTTP wires.
+#[derive(Debug)]
+pub(super) struct HttpProvider {
+    origin: Origin,
+    settings: ModelSettings,
+    endpoint: Endpoint,
+}
+
+/// Where requests go, and with what.
+#[derive(Debug)]
+struct Endpoint {
+    client: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+    /// Never to be seen in an error's text.
+    secrets: Vec<Secret>,
+    limits: TimeLimits,
+}
+
+/// The reader of one response, in its dialect.
+#[derive(Debug)]
+enum Decoder {
+    Openai(OpenaiStream),
+}
+
+impl HttpProvider {
+    /// Prepares the client of one model.
+    pub(super) fn new(settings: &ModelSettings, tls: &rustls::ClientConfig, limits: TimeLimits) -> anyhow::Result<HttpProvider> {
+        let base = settings.base_url.as_ref().context("base_url is missing")?;
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .connect_timeout(limits.connect)
+            .redirect(reqwest::redirect::Policy::none());
+        if is_loopback(base) {
+            client = client.no_proxy();
+        }
+        let secrets = settings.api_key.iter().chain(settings.headers.values()).cloned().collect();
+        let endpoint =
+            Endpoint { client: client.build()?, url: address(base, settings.wire)?, headers: request_headers(settings)?, secrets, limits };
+        let origin = Origin { provider: settings.name.clone(), wire: settings.wire.as_str().into(), model: settings.model.clone() };
+        Ok(HttpProvider { origin, settings: settings.clone(), endpoint })
+    }
+
+    fn dialect(&self, request: &Request) -> Result<(String, Decoder), ModelError> {
+        let (body, decoder) = match self.settings.wire {
+            Wire::Openai | Wire::Anthropic | Wire::Script => (
+                openai::body(&self.settings, &self.origin, request),
+                Decoder::Openai(OpenaiStream::new(self.settings.quirks.clone(), request)),
+            ),
+        };
+        let body = body.to_string();
+        if body.len() > LARGEST_REQUEST {
+            return Err(failure(ErrorKind::ContextTooLong, Phase::Connect, "the request is larger than 32 MB"));
+        }
+        Ok((body, decoder))
+    }
+}
+
+impl Provider for HttpProvider {
+    fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    fn stream<'a>(&'a self, request: &'a Request) -> BoxStream<'a, Result<ModelEvent, ModelError>> {
+        match self.dialect(request) {
+            Ok((body, decoder)) => stream::unfold(Exchange::new(&self.endpoint, body, decoder), Exchange::next).boxed(),
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        }
+    }
+}
+
+impl Decoder {
+    /// Reads one event; says whether it carried meaning.
+    fn event(&mut self, name: &str, data: &str, events: &mut Vec<ModelEvent>) -> Result<bool, ModelError> {
+        match self {
+            Decoder::Openai(stream) => stream.event(name, data, events),
+        }
+    }
+
+    /// Reads a response that came whole, in the place of a stream (harness W3).
+    fn whole(&mut self, body: &str, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match self {
+            Decoder::Openai(stream) => stream.whole(body, events),
+        }
+    }
+
+    /// The input is over.
+    fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match self {
+            Decoder::Openai(stream) => stream.end(events),
+        }
+    }
+}
+
+/// `BASE/chat/completions` or `BASE/v1/messages`.
+fn address(base: &Url, wire: Wire) -> anyhow::Result<Url> {
+    let mut url = base.clone();
+    {
+        let mut path = url.path_segments_mut().map_err(|()| anyhow::anyhow!("base_url has no path"))?;
+        path.pop_if_empty();
+        match wire {
+            Wire::Openai | Wire::Script => path.extend(["chat", "completions"]),
+            Wire::Anthropic if base.path().trim_end_matches('/').ends_with("/v1") => path.push("messages"),
+            Wire::Anthropic => path.extend(["v1", "messages"]),
+        };
+    }
+    Ok(url)
+}
+
+fn request_headers(settings: &ModelSettings) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if settings.wire == Wire::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    if let Some(key) = &settings.api_key {
+        match settings.wire {
+            Wire::Anthropic => headers.insert("x-api-key", sensitive(key.reveal())?),
+            Wire::Openai | Wire::Script => headers.insert("authorization", sensitive(&format!("Bearer {}", key.reveal()))?),
+        };
+    }
+    for (name, value) in &settings.headers {
+        let name: HeaderName = name.parse().with_context(|| format!("header {name:?}"))?;
+        headers.insert(name, sensitive(value.reveal())?);
+    }
+    Ok(headers)
+}
+
+fn sensitive(value: &str) -> anyhow::Result<HeaderValue> {
+    // The error of the conversion would be fine to show; the value would not.
+    let mut value = HeaderValue::from_str(value).map_err(|_| anyhow::anyhow!("a secret holds characters that no header may hold"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

@@ -1,0 +1,1 @@
+//! Attempts, failover and prices.
