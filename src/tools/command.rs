@@ -46,8 +46,7 @@ impl Command {
     }
 
     async fn answer(&self, arguments: Value, invocation: Invocation<'_>) -> Result<ToolOutput, ToolError> {
-        let mut env: BTreeMap<String, String> =
-            self.env.iter().map(|(name, secret)| (name.clone(), secret.reveal().to_owned())).collect();
+        let mut env: BTreeMap<String, String> = self.env.iter().map(|(name, secret)| (name.clone(), secret.reveal().to_owned())).collect();
         env.insert("DUTIFUL_CONTEXT".to_owned(), surroundings(invocation).to_string());
         let program = Program {
             argv: self.argv.clone(),

@@ -93,9 +93,7 @@ pub(super) fn arguments(raw: &str) -> Result<Arguments, String> {
 
 fn unwrapped(inner: &str) -> Result<Arguments, String> {
     match serde_json::from_str(inner) {
-        Ok(Value::Object(object)) => {
-            Ok(Arguments { object, repairs: vec!["the arguments were JSON inside a JSON string"], closed: false })
-        }
+        Ok(Value::Object(object)) => Ok(Arguments { object, repairs: vec!["the arguments were JSON inside a JSON string"], closed: false }),
         _ => Err("the arguments are a string; an object is needed".to_owned()),
     }
 }
