@@ -4,6 +4,7 @@
 mod message;
 mod reply;
 mod tool_call;
+pub mod untrusted;
 
 pub use message::{Block, Message, Origin, Source};
 pub use reply::{Reply, StopReason, Usage};

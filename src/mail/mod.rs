@@ -4,6 +4,7 @@ mod address;
 mod inbound;
 mod message_id;
 mod outgoing;
+mod readable;
 
 pub use address::{Address, AddressError, NamedAddress};
 pub use inbound::{Attachment, Inbound};

@@ -1,17 +1,28 @@
 //! All tools that this daemon knows: built-in ones and the operator's.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Tool, Toolset};
+use super::builtin::{self, READ_RESULT};
+use super::command::Command;
+use super::toolset::Known;
+use super::{Tool, Toolset, definition};
 use crate::chat::ToolName;
-use crate::config::{Agent, Problem, Settings};
+use crate::config::{Agent, Problem, Settings, ToolKind};
 use crate::store::Store;
+
+/// Why a granted tool is off.
+const NOT_IN_THIS_VERSION: &str = "not in this version";
+const NEEDS_APPROVAL: &str = "needs approval, which this version cannot ask for yet";
+const NO_SUCH_TOOL: &str = "no such tool";
 
 /// Every known tool by name.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    tools: BTreeMap<ToolName, Arc<dyn Tool>>,
+    tools: BTreeMap<ToolName, Known>,
+    /// The operator's tools that this version cannot call.
+    uncallable: Vec<String>,
 }
 
 impl Catalog {
@@ -19,12 +30,90 @@ impl Catalog {
     ///
     /// # Errors
     /// Every definition that harness D1 forbids, by tool name.
-    pub fn build(_settings: &Settings, _store: &Store) -> Result<Catalog, Vec<Problem>> {
-        unimplemented!()
+    pub fn build(settings: &Settings, store: &Store) -> Result<Catalog, Vec<Problem>> {
+        let mut catalog = Catalog::default();
+        let mut problems = Vec::new();
+        for tool in builtin::tools(store) {
+            catalog.add(tool, &mut problems);
+        }
+        for (name, tool) in &settings.tools {
+            if builtin::LATER.contains(&name.as_str()) {
+                problems.push(problem(name, "this is the name of a built-in tool; choose another"));
+            }
+            match &tool.kind {
+                ToolKind::Command(command) => catalog.add(Arc::new(Command::new(tool, command, settings)), &mut problems),
+                ToolKind::Http(_) => catalog.uncallable.push(name.clone()),
+            }
+        }
+        if problems.is_empty() { Ok(catalog) } else { Err(problems) }
     }
 
-    /// An agent's own set: what it was granted, frozen for a run (harness D3).
-    pub fn toolset(&self, _agent: &Agent) -> Toolset {
-        unimplemented!()
+    fn add(&mut self, tool: Arc<dyn Tool>, problems: &mut Vec<Problem>) {
+        let spec = tool.spec();
+        let name = spec.name.as_str();
+        if let Some(other) = self.tools.keys().find(|other| other.as_str().eq_ignore_ascii_case(name)) {
+            let what = format!("another tool is named \"{other}\"; names must differ in more than case");
+            return problems.push(problem(name, &what));
+        }
+        match definition::check(name, &spec.description, &spec.input) {
+            Ok(schema) => {
+                let name = spec.name.clone();
+                self.tools.insert(name, Known { tool, schema: Arc::new(schema) });
+            }
+            Err(found) => problems.extend(found.iter().map(|what| problem(name, what))),
+        }
+    }
+
+    /// An agent's own set: what it was granted, frozen for a run (harness D3). Deferred tools are shown
+    /// like eager ones; `read_result` comes with any other tool (harness B4, TS8).
+    pub fn toolset(&self, agent: &Agent) -> Toolset {
+        let mut tools: BTreeMap<ToolName, Known> = granted(agent)
+            .filter(|name| self.why_off(name).is_none())
+            .filter_map(|name| self.tools.get_key_value(name))
+            .map(|(name, known)| (name.clone(), known.clone()))
+            .collect();
+        if !tools.is_empty()
+            && let Some((name, known)) = self.tools.get_key_value(READ_RESULT)
+        {
+            tools.insert(name.clone(), known.clone());
+        }
+        Toolset::of(tools)
+    }
+
+    /// Each granted name in the order of the agent's file, with the reason why it is off, if it is; then
+    /// `read_result` when it comes by itself. The operator's switches are not looked at.
+    pub fn explain(&self, agent: &Agent) -> Vec<(String, Option<String>)> {
+        let mut names: Vec<(String, Option<String>)> = Vec::new();
+        for name in granted(agent) {
+            if !names.iter().any(|(seen, _)| seen == name) {
+                names.push((name.to_owned(), self.why_off(name).map(str::to_owned)));
+            }
+        }
+        if names.iter().any(|(_, off)| off.is_none()) && !names.iter().any(|(name, _)| name == READ_RESULT) {
+            names.push((READ_RESULT.to_owned(), None));
+        }
+        names
+    }
+
+    fn why_off(&self, name: &str) -> Option<&'static str> {
+        match self.tools.get(name) {
+            Some(known) => known.tool.spec().approval.then_some(NEEDS_APPROVAL),
+            None if builtin::LATER.contains(&name) || self.uncallable.iter().any(|other| other == name) => Some(NOT_IN_THIS_VERSION),
+            // A tool of an MCP server is named SERVER__NAME.
+            None if name.contains("__") => Some(NOT_IN_THIS_VERSION),
+            None => Some(NO_SUCH_TOOL),
+        }
     }
 }
+
+fn granted(agent: &Agent) -> impl Iterator<Item = &str> {
+    agent.tools.eager.iter().chain(&agent.tools.deferred).map(String::as_str)
+}
+
+fn problem(name: &str, what: &str) -> Problem {
+    Problem { path: PathBuf::from("dutiful.toml"), line: 0, message: format!("tools.{name}: {what}") }
+}
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod tests;

@@ -1,9 +1,21 @@
 //! What a model may call: the contract, the catalog of all tools, an agent's own set, repair, bounds.
 
+mod bound;
+mod builtin;
 mod catalog;
+mod command;
+mod definition;
+mod repair;
+mod scope;
 mod tool;
 mod toolset;
+mod validate;
 
+#[cfg(test)]
+mod testing;
+
+pub use bound::{Bounded, NO_OUTPUT, Whole, bound, bound_round, clean, sent_bytes};
 pub use catalog::Catalog;
+pub use scope::permitted;
 pub use tool::{Invocation, Tool, ToolError, ToolOutput, ToolSpec};
 pub use toolset::{Resolved, Toolset};
