@@ -31,3 +31,6 @@ pub mod run;
 pub mod store;
 pub mod tls;
 pub mod tools;
+pub mod frontdoor;
+pub mod harness;
+pub mod telemetry;

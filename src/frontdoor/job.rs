@@ -70,7 +70,6 @@ pub(super) async fn opening_of(snapshot: &Snapshot, store: &Store, job: &Job, le
         letter: Box::new(letter.inbound.clone()),
         nonce: letter.nonce.clone(),
         received_at: letter.received_at,
-        identity: letter.identity,
     };
     let chain = Chain::reactive(&job.context.agent, store, opening, now);
     let assembled = chain.assemble(&job.context).await.map_err(|error| Unready::Context(error.into()))?;

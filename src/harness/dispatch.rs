@@ -14,11 +14,11 @@ use tokio::time::Instant;
 
 use super::job::{Job, Stop};
 use super::journal::Journal;
-use super::transcript::{Intent, Round};
+use super::transcript::{Intent, ROUND_RESULT_BYTES, Round, result_id};
 use crate::chat::{ToolCall, ToolResult};
 use crate::config::Effect;
 use crate::events::{EventKind, Events};
-use crate::store::{Step, Store, StoreError, Switch, ToolStatus};
+use crate::store::{Step, Store, StoreError, ToolStatus};
 use crate::tools::{Invocation, Resolved, Tool, ToolError, ToolOutput, bound, permitted};
 
 /// What dispatching needs.
@@ -57,7 +57,7 @@ impl Dispatch<'_> {
             if round.finished.contains_key(&position) {
                 continue;
             }
-            let Some(ready) = self.admit(journal, &round, position, call).await? else { continue };
+            let Some(ready) = self.admit(journal, &round, position, call) else { continue };
             if ready.tool.spec().effect == Effect::Effectful {
                 let before = std::mem::take(&mut batch);
                 if !self.perform(journal, before).await? || !self.perform(journal, vec![ready]).await? {
@@ -72,13 +72,13 @@ impl Dispatch<'_> {
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
     /// does); if not, its error result is.
-    async fn admit(&self, journal: &mut Journal<'_>, round: &Round, position: u32, call: &ToolCall) -> Result<Option<Ready>, StoreError> {
+    fn admit(&self, journal: &mut Journal<'_>, round: &Round, position: u32, call: &ToolCall) -> Option<Ready> {
         if let Some(intent) = round.intended.get(&position) {
-            return Ok(self.again(journal, round, position, intent).await);
+            return self.again(journal, round, position, intent);
         }
         if let Some(message) = self.over_a_limit(journal, round, position) {
             self.refuse(journal, round.number, position, call.clone(), (ToolStatus::Skipped, message));
-            return Ok(None);
+            return None;
         }
         let (tool, call, arguments, repaired) = match self.job.tools.resolve(call) {
             Resolved::Ready { tool, call, arguments, repaired } => (tool, call, arguments, repaired),
@@ -86,12 +86,12 @@ impl Dispatch<'_> {
                 let known = self.job.tools.names().contains(&&call.name);
                 let status = if known { ToolStatus::Failed } else { ToolStatus::Refused };
                 self.refuse(journal, round.number, position, call, (status, message));
-                return Ok(None);
+                return None;
             }
         };
-        if let Err(error) = self.allowed(tool.as_ref(), journal).await {
+        if let Err(error) = self.allowed(tool.as_ref(), journal) {
             self.refuse(journal, round.number, position, call, (ToolStatus::Refused, error.to_string()));
-            return Ok(None);
+            return None;
         }
         let effect_key = effect_key(self.job, round.number, position, &call);
         journal.push(Step::ToolIntended {
@@ -102,15 +102,15 @@ impl Dispatch<'_> {
             effect_key: effect_key.clone(),
             repaired,
         });
-        Ok(Some(Ready { position, tool, call, arguments, effect_key }))
+        Some(Ready { position, tool, call, arguments, effect_key })
     }
 
     /// A call whose intent an earlier daemon wrote: what may be repeated is, with the same key; what may
     /// not is reported as unknown (harness J3).
-    async fn again(&self, journal: &mut Journal<'_>, round: &Round, position: u32, intent: &Intent) -> Option<Ready> {
+    fn again(&self, journal: &mut Journal<'_>, round: &Round, position: u32, intent: &Intent) -> Option<Ready> {
         let call = intent.call.clone();
         let refused = match self.job.tools.resolve(&call) {
-            Resolved::Ready { tool, call, arguments, .. } if intent.effect != Effect::Effectful => match self.allowed(tool.as_ref(), journal).await {
+            Resolved::Ready { tool, call, arguments, .. } if intent.effect != Effect::Effectful => match self.allowed(tool.as_ref(), journal) {
                 Ok(()) => return Some(Ready { position, tool, call, arguments, effect_key: intent.effect_key.clone() }),
                 Err(error) => (ToolStatus::Refused, error.to_string()),
             },
@@ -133,23 +133,13 @@ impl Dispatch<'_> {
     }
 
     /// Identity, taint and the operator's switches, as they are at this moment (security, construction 3).
-    async fn allowed(&self, tool: &dyn Tool, journal: &Journal<'_>) -> Result<(), ToolError> {
-        let spec = tool.spec();
-        permitted(spec, &self.job.context, journal.transcript().tainted())?;
-        let name = spec.name.0.clone();
-        let agent = Some(self.job.context.agent.name.clone());
-        for switch in [Switch::Tool { name: name.clone(), agent: None }, Switch::Tool { name: name.clone(), agent }] {
-            // A switch that cannot be read counts as off.
-            if self.store.is_off(&switch).unwrap_or(true) {
-                return Err(ToolError::Refused(format!("{name} is switched off by the operator at the moment; go on without it")));
-            }
-        }
-        Ok(())
+    fn allowed(&self, tool: &dyn Tool, journal: &Journal<'_>) -> Result<(), ToolError> {
+        permitted(tool.spec(), &self.job.context, self.store, journal.transcript().tainted())
     }
 
     fn refuse(&self, journal: &mut Journal<'_>, round: u32, position: u32, call: ToolCall, (status, text): (ToolStatus, String)) {
         self.events.emit(Some(&self.job.context.run), EventKind::ToolSkipped, json!({ "tool": call.name.0, "status": status.as_str() }));
-        let result = ToolResult { call: call.id.clone(), text: never_empty(text), is_error: true };
+        let result = ToolResult { call: call.id.clone(), text, is_error: true };
         journal.push(Step::ToolFinished { round, position, call, result, status });
     }
 
@@ -195,14 +185,15 @@ impl Dispatch<'_> {
     async fn write_down(&self, journal: &mut Journal<'_>, round: u32, mut done: Done) -> Result<(), StoreError> {
         let run = &self.job.context.run;
         let name = done.call.name.0.clone();
-        let limit = self.limit_of(&done.call);
-        let id = format!("res_{round}_{}", done.position);
-        let bounded = bound(&done.result.text, limit, &id);
-        if bounded.cut {
+        let id = result_id(round, done.position);
+        let bounded = bound(&done.result.text, self.limit_of(&done.call), &id);
+        // What the sum over the round may still cut must be readable too (harness B4, B7).
+        let calls = journal.transcript().round().map_or(1, |round| round.calls.len().max(1));
+        if bounded.cut || bounded.text.len() > ROUND_RESULT_BYTES / calls {
             let whole = std::mem::take(&mut done.result.text);
             self.store.keep_result(run, &id, whole).await?;
         }
-        done.result.text = never_empty(bounded.text);
+        done.result.text = bounded.text;
         let kind = if done.status == ToolStatus::Completed { EventKind::ToolCompleted } else { EventKind::ToolFailed };
         self.events.emit(Some(run), kind, json!({ "tool": name, "bytes": done.result.text.len() }));
         journal.push(Step::ToolFinished { round, position: done.position, call: done.call, result: done.result, status: done.status });
@@ -249,11 +240,6 @@ async fn one_call(context: crate::run::RunContext, ready: Ready, slots: Arc<Sema
         Err(error) => (result(error.to_string(), true), ToolStatus::Failed, None),
     };
     Done { position, call, result, status, escalate }
-}
-
-/// Some providers refuse empty results, and some models loop on them (harness T6).
-fn never_empty(text: String) -> String {
-    if text.trim().is_empty() { "(no output)".to_owned() } else { text }
 }
 
 /// The key under which this very call is known outside, whenever it is made again (harness J5).

@@ -7,13 +7,18 @@ use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResul
 use crate::config::Effect;
 use crate::run::{Outcome, Party};
 use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
-use crate::tools::bound_round;
+use crate::tools::{Whole, bound_round};
 
 /// How often one and the same failing call is repeated before the model is told (harness L6).
 const REPEATS_BEFORE_NOTICE: u32 = 3;
 
 /// Bytes that all results of one round may have together (harness B7).
-const ROUND_RESULT_BYTES: usize = 200 * 1024;
+pub(super) const ROUND_RESULT_BYTES: usize = 200 * 1024;
+
+/// The id under which a call's whole result is kept for `read_result`.
+pub(super) fn result_id(round: u32, position: u32) -> String {
+    format!("res_{round}_{position}")
+}
 
 /// A run as its journal tells it.
 #[derive(Debug, Clone)]
@@ -248,13 +253,14 @@ impl Transcript {
         if round.finished.len() < round.calls.len() {
             return;
         }
-        // Results go in call order, whatever the order of completion (harness T2).
-        let mut results: Vec<ToolResult> = round.finished.values().cloned().collect();
-        let mut texts: Vec<String> = results.iter_mut().map(|result| std::mem::take(&mut result.text)).collect();
-        bound_round(&mut texts, ROUND_RESULT_BYTES);
-        for (result, text) in results.iter_mut().zip(texts) {
-            result.text = text;
-        }
+        // Results go in call order, whatever the order of completion (harness T2); together they are bounded
+        // once more (B7).
+        let ids: Vec<String> = round.finished.keys().map(|position| result_id(round.number, *position)).collect();
+        let whole: Vec<Whole<'_>> = (round.finished.values().zip(&ids))
+            .map(|(result, id)| Whole { text: &result.text, limit: usize::MAX, result_id: id })
+            .collect();
+        let bounded = bound_round(&whole, ROUND_RESULT_BYTES);
+        let results = (round.finished.values().zip(bounded)).map(|(result, bounded)| ToolResult { text: bounded.text, ..result.clone() }).collect();
         self.messages.push(Message::Results { results });
         self.round = None;
     }
