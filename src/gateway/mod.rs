@@ -1,0 +1,11 @@
+//! Mail in, mail out, and the rules at the border. Knows no harness, no tool, no model.
+
+mod compose;
+mod deliver_local;
+mod markdown;
+mod outbox;
+mod read_back;
+#[cfg(test)]
+mod test_letters;
+
+pub use outbox::{GatewayOutbox, Notices};
