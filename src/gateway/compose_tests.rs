@@ -37,7 +37,50 @@ fn email_g2_f9_a_reply_as_it_leaves() {
     let letter = draft("Re: Your menu", "Hello *Alice*,\n\nwe have [vanilla](https://shop.example/v) & **Äpfel**.");
     let composed = composed(&letter, Some("Sundae"), Some("The shop")).unwrap();
     let shown = String::from_utf8(composed.bytes).unwrap().replace("\r\n", "\n");
-    expect![[r#""#]].assert_eq(&shown);
+    expect![[r#"
+        From: Sundae <sundae@shop.example>
+        Subject: Re: Your menu
+        Date: Mon, 30 Nov 2026 12:00:00 +0000
+        Message-ID: <07070707070707070707070707070707@shop.example>
+        To: alice@example.com
+        In-Reply-To: <parent@example.com>
+        References: <first@example.com> <parent@example.com>
+        Auto-Submitted: auto-replied
+        X-Auto-Response-Suppress: DR, RN, NRN, OOF, AutoReply
+        X-Dutiful-Install: install
+        MIME-Version: 1.0
+        Content-Type: multipart/alternative;
+         boundary="=_07070707070707070707070707070707"
+
+        --=_07070707070707070707070707070707
+        Content-Type: text/plain; charset=utf-8
+        Content-Transfer-Encoding: quoted-printable
+
+        Hello *Alice*,
+
+        we have [vanilla](https://shop.example/v) & **=C3=84pfel**.
+
+        --=20
+        The shop
+
+        --=_07070707070707070707070707070707
+        Content-Type: text/html; charset=utf-8
+        Content-Transfer-Encoding: quoted-printable
+
+        <!DOCTYPE html>
+        <html>
+        <body>
+        <p>Hello <em>Alice</em>,</p>
+        <p>we have <a href=3D"https://shop.example/v">vanilla</a> &amp; <strong>=C3=
+        =84pfel</strong>.</p>
+        <p>-- <br>
+        The shop</p>
+        </body>
+        </html>
+
+        --=_07070707070707070707070707070707--
+    "#]]
+    .assert_eq(&shown);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd, html};
 use url::Url;
 
 /// The HTML of a Markdown text: raw HTML shows as the text it is, an image as its description, and a link
@@ -47,7 +47,7 @@ fn harmless<'a>(event: Event<'a>, live_hosts: &BTreeSet<String>, open_links: &mu
         Event::Start(Tag::Link { link_type, dest_url, id, .. }) => match live(&dest_url, live_hosts) {
             Some(url) => {
                 open_links.push(None);
-                vec![Event::Start(Tag::Link { link_type, dest_url: url.into(), title: CowStr::Borrowed(""), id })]
+                vec![Event::Start(Tag::Link { link_type: LinkType::Inline, dest_url: url.into(), title: CowStr::Borrowed(""), id })]
             }
             None => {
                 open_links.push(Some(shown(&dest_url, link_type)));
@@ -63,10 +63,9 @@ fn harmless<'a>(event: Event<'a>, live_hosts: &BTreeSet<String>, open_links: &mu
 }
 
 /// What a reader sees of a dead link after its label: its address, when a person could want it.
-fn shown(target: &str, link_type: pulldown_cmark::LinkType) -> String {
-    use pulldown_cmark::LinkType::{Autolink, Email};
+fn shown(target: &str, link_type: LinkType) -> String {
     let wanted = Url::parse(target).is_ok_and(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
-    if wanted && !matches!(link_type, Autolink | Email) { format!(" ({target})") } else { String::new() }
+    if wanted && !matches!(link_type, LinkType::Autolink | LinkType::Email) { format!(" ({target})") } else { String::new() }
 }
 
 /// The address of a link as it may live, or none.

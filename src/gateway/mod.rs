@@ -1,10 +1,13 @@
 //! Mail in, mail out, and the rules at the border. Knows no harness, no tool, no model.
 
 mod compose;
+mod connect;
 mod deliver_local;
 mod markdown;
 mod outbox;
 mod read_back;
+mod smtp;
+mod smtp_starttls;
 #[cfg(test)]
 mod test_letters;
 
