@@ -3,12 +3,16 @@
 mod compose;
 mod connect;
 mod deliver_local;
+mod ladder;
+mod login;
 mod markdown;
 mod outbox;
 mod read_back;
+mod send;
 mod smtp;
 mod smtp_starttls;
 #[cfg(test)]
 mod test_letters;
 
 pub use outbox::{GatewayOutbox, Notices};
+pub use send::{LookForSent, Sender, serve};

@@ -22,8 +22,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connect::{DialError, MailStream, dial};
+use super::login::Login;
 use super::smtp_starttls;
-use crate::config::{Secret, Security, ServerAddress};
+use crate::config::{Security, ServerAddress};
 use crate::mail::Address;
 use crate::store::ClaimedOutgoing;
 
@@ -68,17 +69,6 @@ impl Default for Patience {
             idle: seconds(30),
         }
     }
-}
-
-/// How to log in.
-#[derive(Debug, Clone)]
-pub(super) struct Login {
-    /// Whose account.
-    pub(super) username: String,
-    /// A password, or an access token.
-    pub(super) secret: Secret,
-    /// Whether the secret is an access token.
-    pub(super) token: bool,
 }
 
 /// What became of a letter, or of the connection it needed.
