@@ -5,8 +5,10 @@ mod inbound;
 mod message_id;
 mod outgoing;
 mod readable;
+mod reply;
 
 pub use address::{Address, AddressError, NamedAddress};
 pub use inbound::{Attachment, Inbound};
 pub use message_id::MessageId;
 pub use outgoing::{Draft, OutgoingKind, Sealed};
+pub use reply::{reply_references, reply_subject};
