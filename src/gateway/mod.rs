@@ -1,0 +1,7 @@
+//! Mail in, mail out, and the rules at the border. Knows no harness, no tool, no model.
+
+pub mod backoff;
+pub mod health;
+pub mod intake;
+pub mod maildir;
+pub mod receive;
