@@ -337,6 +337,7 @@ impl Watch {
         Watch { told: told.ok() }
     }
 
+    #[expect(deprecated, reason = "its safe successor does not exist; an OwnedFd owns its descriptor, and nobody replaces this one")]
     fn open(folder: &Path) -> io::Result<AsyncFd<OwnedFd>> {
         let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
         // A delivery is a rename or a link; CREATE is the link, and a file that will be closed later.
@@ -347,7 +348,7 @@ impl Watch {
         for part in ["new", "cur"] {
             inotify::add_watch(&fd, folder.join(part), kinds)?;
         }
-        AsyncFd::register(fd)
+        AsyncFd::new(fd)
     }
 
     /// How long to wait for its word before looking anyway.
