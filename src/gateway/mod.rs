@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod health;
+pub mod imap;
 pub mod intake;
 pub mod maildir;
 pub mod receive;
