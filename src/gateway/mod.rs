@@ -16,3 +16,9 @@ mod test_letters;
 
 pub use outbox::{GatewayOutbox, Notices};
 pub use send::{LookForSent, Sender, serve};
+pub mod backoff;
+pub mod health;
+pub mod imap;
+pub mod intake;
+pub mod maildir;
+pub mod receive;
