@@ -1,0 +1,17 @@
+//! The end-to-end suite: the real program in a home of its own, with real mail servers and a scripted model at the wire.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "a panic here is a failed test, and these tests start programs"
+)]
+
+mod answers_mail;
+mod answers_on_real_servers;
+mod survives_restart;
+mod world;
+mod world_holds;
