@@ -11,6 +11,7 @@ mod outbox;
 mod print;
 mod runs;
 mod serve;
+mod shop;
 mod switch;
 mod threads;
 
