@@ -24,6 +24,7 @@ pub mod chat;
 pub mod config;
 pub mod context;
 pub mod events;
+pub mod gateway;
 pub mod inference;
 pub mod mail;
 pub mod process;
