@@ -22,3 +22,7 @@ pub mod imap;
 pub mod intake;
 pub mod maildir;
 pub mod receive;
+//! Mail in, mail out: the rules at the border. Knows no harness, no tool, no model.
+
+pub mod admit;
+pub mod parse;
