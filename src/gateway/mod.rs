@@ -6,3 +6,5 @@ pub mod imap;
 pub mod intake;
 pub mod maildir;
 pub mod receive;
+pub mod sent_folder;
+mod sweep;
