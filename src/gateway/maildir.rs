@@ -80,7 +80,7 @@ impl From<KeepError> for SweepError {
 /// What the store says when the daemon must end.
 pub(super) async fn serve(mut receiver: Receiver, root: &Path, stop: &CancellationToken) -> Result<(), StoreError> {
     let mut folder = Maildir::at(root, &receiver.mailbox.folder);
-    let mut backoff = receiver.timing.reconnect();
+    let mut backoff = receiver.timing.store_retry();
     loop {
         let error = match folder.watched(&mut receiver, stop).await {
             Ok(()) => return Ok(()),
@@ -216,7 +216,8 @@ fn folder_path(root: &Path, folder: &str) -> PathBuf {
     if folder.eq_ignore_ascii_case("INBOX") {
         return root.to_owned();
     }
-    let name: String = folder.trim_matches(['.', '/']).chars().map(|c| if c == '/' { '.' } else { c }).filter(|c| !c.is_control()).collect();
+    let name: String =
+        folder.trim_matches(['.', '/']).chars().map(|c| if c == '/' { '.' } else { c }).filter(|c| !c.is_control()).collect();
     root.join(format!(".{name}"))
 }
 
@@ -341,10 +342,8 @@ impl Watch {
     fn open(folder: &Path) -> io::Result<AsyncFd<OwnedFd>> {
         let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
         // A delivery is a rename or a link; CREATE is the link, and a file that will be closed later.
-        let kinds = inotify::WatchFlags::MOVED_TO
-            | inotify::WatchFlags::CREATE
-            | inotify::WatchFlags::CLOSE_WRITE
-            | inotify::WatchFlags::ONLYDIR;
+        let kinds =
+            inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CREATE | inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::ONLYDIR;
         for part in ["new", "cur"] {
             inotify::add_watch(&fd, folder.join(part), kinds)?;
         }

@@ -26,3 +26,5 @@ pub mod receive;
 
 pub mod admit;
 pub mod parse;
+pub mod sent_folder;
+mod sweep;

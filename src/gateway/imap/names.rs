@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::alphabet::IMAP_MUTF7;
-use base64::engine::general_purpose::NO_PAD;
 use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::NO_PAD;
 
 /// A folder's name as a command's argument: modified UTF-7 (RFC 3501 section 5.1.3), quoted (email A18).
 pub fn folder_argument(name: &str) -> String {

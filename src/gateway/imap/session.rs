@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_imap::imap_proto::{
-    AttributeValue, MailboxDatum, MailboxListData, MessageSection, NameAttribute, Outcome, RequestId, Response, ResponseCode, SectionPath, Status,
-    StatusAttribute,
+    AttributeValue, MailboxDatum, MailboxListData, MessageSection, NameAttribute, Outcome, RequestId, Response, ResponseCode, SectionPath,
+    Status, StatusAttribute,
 };
 use async_imap::types::Capability;
 use chrono::{DateTime, Utc};
@@ -77,7 +77,9 @@ pub struct Session {
     inner: async_imap::Session<Stream>,
     capabilities: BTreeSet<String>,
     timing: Timing,
-    /// The server spoke of letters outside of IDLE: look before waiting (email A6).
+    /// Letters in the folder, as last told. Servers repeat the number: only a larger one is news.
+    exists: u32,
+    /// The number grew since the last look: look again before waiting (email A6).
     news: bool,
 }
 
@@ -91,12 +93,8 @@ pub(super) fn capability_word(capability: &Capability) -> String {
 
 impl Session {
     /// Takes a session just logged in; asks for its capabilities unless the login told them (email A5).
-    pub(super) async fn new(
-        inner: async_imap::Session<Stream>,
-        told: Option<Vec<String>>,
-        timing: Timing,
-    ) -> Result<Session, ImapError> {
-        let mut session = Session { inner, capabilities: BTreeSet::new(), timing, news: false };
+    pub(super) async fn new(inner: async_imap::Session<Stream>, told: Option<Vec<String>>, timing: Timing) -> Result<Session, ImapError> {
+        let mut session = Session { inner, capabilities: BTreeSet::new(), timing, exists: 0, news: false };
         session.capabilities = match told {
             Some(told) => told.into_iter().collect(),
             None => session.ask_capabilities().await?,
@@ -181,6 +179,7 @@ impl Session {
     /// # Errors
     /// See [`ImapError`].
     pub async fn search(&mut self, criteria: &str) -> Result<Vec<u32>, ImapError> {
+        self.news = false;
         let mut uids = BTreeSet::new();
         let see = &mut |answer: &Response<'_>| {
             if let Response::MailboxData(MailboxDatum::Search(found)) = answer {
@@ -353,6 +352,8 @@ impl Session {
         // connection for an interrupt that we asked for.
         self.inner.get_mut().allow(ANSWER);
         let (start, done) = (self.timing.dial, self.timing.idle_done);
+        // News from before are not lost: whoever calls this looks first, and again when `has_news`.
+        self.news = false;
         let Some(tag) = within("IDLE", start, self.begin_idle()).await? else { return Ok(Woken::Refused) };
         let woken = if self.news { Woken::News } else { self.idling(until, stop).await? };
         within("DONE", done, async {
@@ -447,7 +448,11 @@ impl Session {
             Response::Data { status: Status::Bye, outcome } if step != "LOGOUT" => {
                 return Err(ImapError::Lost(format!("goodbye: {}", bounded(outcome.information.as_deref().unwrap_or_default()))));
             }
-            Response::MailboxData(MailboxDatum::Exists(_) | MailboxDatum::Recent(_)) => self.news = true,
+            Response::MailboxData(MailboxDatum::Exists(count)) => {
+                self.news |= *count > self.exists;
+                self.exists = *count;
+            }
+            Response::Expunge(_) => self.exists = self.exists.saturating_sub(1),
             _ => {}
         }
         Ok(see(answer.parsed()))
