@@ -1,5 +1,6 @@
 //! One model call behind a contract; the wire dialects; retries. Only this module knows a vendor's JSON.
 
+mod anthropic;
 mod call_ids;
 mod http;
 mod models;

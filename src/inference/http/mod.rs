@@ -15,10 +15,11 @@ use url::{Host, Url};
 
 use self::exchange::Exchange;
 pub(super) use self::failure::{failure, in_band};
+use super::anthropic::{self, AnthropicStream};
 use super::openai::{self, OpenaiStream};
 use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request};
 use crate::chat::Origin;
-use crate::config::{ModelSettings, Secret, Wire};
+use crate::config::{ModelSettings, Secret};
 
 /// Bytes of a request at most (harness W9).
 const LARGEST_REQUEST: usize = 32 * 1024 * 1024;
@@ -47,10 +48,20 @@ impl Default for TimeLimits {
     }
 }
 
+/// The wires that go over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// `BASE/chat/completions`.
+    Openai,
+    /// `BASE/v1/messages`.
+    Anthropic,
+}
+
 /// A provider that speaks one of the HTTP wires.
 #[derive(Debug)]
 pub(super) struct HttpProvider {
     origin: Origin,
+    dialect: Dialect,
     settings: ModelSettings,
     endpoint: Endpoint,
 }
@@ -70,11 +81,17 @@ struct Endpoint {
 #[derive(Debug)]
 enum Decoder {
     Openai(OpenaiStream),
+    Anthropic(AnthropicStream),
 }
 
 impl HttpProvider {
     /// Prepares the client of one model.
-    pub(super) fn new(settings: &ModelSettings, tls: &rustls::ClientConfig, limits: TimeLimits) -> anyhow::Result<HttpProvider> {
+    pub(super) fn new(
+        dialect: Dialect,
+        settings: &ModelSettings,
+        tls: &rustls::ClientConfig,
+        limits: TimeLimits,
+    ) -> anyhow::Result<HttpProvider> {
         let base = settings.base_url.as_ref().context("base_url is missing")?;
         let mut tls = tls.clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -86,18 +103,26 @@ impl HttpProvider {
             client = client.no_proxy();
         }
         let secrets = settings.api_key.iter().chain(settings.headers.values()).cloned().collect();
-        let endpoint =
-            Endpoint { client: client.build()?, url: address(base, settings.wire)?, headers: request_headers(settings)?, secrets, limits };
+        let endpoint = Endpoint {
+            client: client.build()?,
+            url: address(base, dialect)?,
+            headers: request_headers(settings, dialect)?,
+            secrets,
+            limits,
+        };
         let origin = Origin { provider: settings.name.clone(), wire: settings.wire.as_str().into(), model: settings.model.clone() };
-        Ok(HttpProvider { origin, settings: settings.clone(), endpoint })
+        Ok(HttpProvider { origin, dialect, settings: settings.clone(), endpoint })
     }
 
-    fn dialect(&self, request: &Request) -> Result<(String, Decoder), ModelError> {
-        let (body, decoder) = match self.settings.wire {
-            Wire::Openai | Wire::Anthropic | Wire::Script => (
-                openai::body(&self.settings, &self.origin, request),
-                Decoder::Openai(OpenaiStream::new(self.settings.quirks.clone(), request)),
-            ),
+    fn prepare(&self, request: &Request) -> Result<(String, Decoder), ModelError> {
+        let (body, decoder) = match self.dialect {
+            Dialect::Openai => {
+                let stream = OpenaiStream::new(self.settings.quirks.clone(), request);
+                (openai::body(&self.settings, &self.origin, request), Decoder::Openai(stream))
+            }
+            Dialect::Anthropic => {
+                (anthropic::body(&self.settings, &self.origin, request), Decoder::Anthropic(AnthropicStream::new(request)))
+            }
         };
         let body = body.to_string();
         if body.len() > LARGEST_REQUEST {
@@ -113,7 +138,7 @@ impl Provider for HttpProvider {
     }
 
     fn stream<'a>(&'a self, request: &'a Request) -> BoxStream<'a, Result<ModelEvent, ModelError>> {
-        match self.dialect(request) {
+        match self.prepare(request) {
             Ok((body, decoder)) => stream::unfold(Exchange::new(&self.endpoint, body, decoder), Exchange::next).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
@@ -125,6 +150,7 @@ impl Decoder {
     fn event(&mut self, name: &str, data: &str, events: &mut Vec<ModelEvent>) -> Result<bool, ModelError> {
         match self {
             Decoder::Openai(stream) => stream.event(name, data, events),
+            Decoder::Anthropic(stream) => stream.event(name, data, events),
         }
     }
 
@@ -132,6 +158,7 @@ impl Decoder {
     fn whole(&mut self, body: &str, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         match self {
             Decoder::Openai(stream) => stream.whole(body, events),
+            Decoder::Anthropic(stream) => stream.whole(body, events),
         }
     }
 
@@ -139,35 +166,36 @@ impl Decoder {
     fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         match self {
             Decoder::Openai(stream) => stream.end(events),
+            Decoder::Anthropic(stream) => stream.end(events),
         }
     }
 }
 
 /// `BASE/chat/completions` or `BASE/v1/messages`.
-fn address(base: &Url, wire: Wire) -> anyhow::Result<Url> {
+fn address(base: &Url, dialect: Dialect) -> anyhow::Result<Url> {
     let mut url = base.clone();
     {
         let mut path = url.path_segments_mut().map_err(|()| anyhow::anyhow!("base_url has no path"))?;
         path.pop_if_empty();
-        match wire {
-            Wire::Openai | Wire::Script => path.extend(["chat", "completions"]),
-            Wire::Anthropic if base.path().trim_end_matches('/').ends_with("/v1") => path.push("messages"),
-            Wire::Anthropic => path.extend(["v1", "messages"]),
+        match dialect {
+            Dialect::Openai => path.extend(["chat", "completions"]),
+            Dialect::Anthropic if base.path().trim_end_matches('/').ends_with("/v1") => path.push("messages"),
+            Dialect::Anthropic => path.extend(["v1", "messages"]),
         };
     }
     Ok(url)
 }
 
-fn request_headers(settings: &ModelSettings) -> anyhow::Result<HeaderMap> {
+fn request_headers(settings: &ModelSettings, dialect: Dialect) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if settings.wire == Wire::Anthropic {
+    if dialect == Dialect::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
     }
     if let Some(key) = &settings.api_key {
-        match settings.wire {
-            Wire::Anthropic => headers.insert("x-api-key", sensitive(key.reveal())?),
-            Wire::Openai | Wire::Script => headers.insert("authorization", sensitive(&format!("Bearer {}", key.reveal()))?),
+        match dialect {
+            Dialect::Anthropic => headers.insert("x-api-key", sensitive(key.reveal())?),
+            Dialect::Openai => headers.insert("authorization", sensitive(&format!("Bearer {}", key.reveal()))?),
         };
     }
     for (name, value) in &settings.headers {
