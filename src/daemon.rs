@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Problem};
 use crate::events::{EventKind, Events};
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
-use crate::gateway::{self, GatewayOutbox, Health, Notices};
+use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices};
 use crate::harness::{Harness, Stop};
 use crate::inference::Models;
 use crate::run::Outbox;
@@ -119,7 +119,7 @@ impl Daemon {
         self.health.clear();
         for mailbox in snapshot.config.settings.mailboxes.values() {
             let tls = Arc::new(tls::client_config(mailbox.ca.as_deref()).with_context(|| format!("ca_file of the mailbox {}", mailbox.name))?);
-            let part = gateway::Part {
+            let gateway = Arc::new(MailboxGateway {
                 mailbox: Arc::new(mailbox.clone()),
                 settings: Arc::clone(&snapshot.config.settings),
                 agents: snapshot.config.agents.clone(),
@@ -128,14 +128,18 @@ impl Daemon {
                 alert: self.alert(),
                 tls,
                 health: Health::default(),
-            };
-            self.health.push(part.health.clone());
-            let (receiver, sender, stop) = (part.receiver(), part.sender(), self.gateway_stop.clone());
-            let stop_sending = stop.clone();
-            let name = mailbox.name.clone();
-            self.gateway.spawn(async move { gateway::receive(receiver, stop).await.with_context(|| format!("receiving for the mailbox {name}")) });
-            let name = mailbox.name.clone();
-            self.gateway.spawn(async move { gateway::send(sender, stop_sending).await.with_context(|| format!("sending for the mailbox {name}")) });
+            });
+            self.health.push(gateway.health.clone());
+            let (receiving, sending, copying) = (Arc::clone(&gateway), Arc::clone(&gateway), gateway);
+            let stop = self.gateway_stop.clone();
+            self.gateway.spawn(async move { receiving.receive(stop).await.context("receiving") });
+            let stop = self.gateway_stop.clone();
+            self.gateway.spawn(async move {
+                sending.send(stop).await;
+                Ok(())
+            });
+            let stop = self.gateway_stop.clone();
+            self.gateway.spawn(async move { copying.copy(stop).await.context("copying sent letters") });
         }
         Ok(())
     }
@@ -264,7 +268,7 @@ impl Signals {
 fn snapshot(config: Config, store: &Store, events: &Events) -> anyhow::Result<Snapshot> {
     let tls = tls::client_config(None)?;
     let models = Models::build(&config.settings, &tls).context("the models")?;
-    let catalog = Catalog::build(&config.settings, store).map_err(|problems| anyhow::anyhow!(told(&problems)))?;
+    let catalog = Catalog::build(&config.settings).map_err(|problems| anyhow::anyhow!(told(&problems)))?;
     let outbox: Arc<dyn Outbox> = Arc::new(GatewayOutbox::new(store.clone(), events.clone()));
     Ok(Snapshot { config, models, catalog, outbox })
 }

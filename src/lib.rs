@@ -35,3 +35,5 @@ pub mod tools;
 pub mod frontdoor;
 pub mod harness;
 pub mod telemetry;
+pub mod cli;
+pub mod daemon;

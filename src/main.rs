@@ -1,3 +1,7 @@
 //! The `dutiful` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dutiful::cli::main()
+}

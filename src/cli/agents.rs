@@ -68,17 +68,20 @@ impl Tools {
             let names: Vec<&String> = config.agents.keys().collect();
             anyhow::ensure!(config.agents.contains_key(name), "there is no agent \"{name}\"; there are: {names:?}");
         }
-        let rows = effective(&config, &switched_off(home), self.agent.as_deref());
+        let rows = effective(&config, &switched_off(home), self.agent.as_deref())?;
         print::rows(&rows, &["agent", "tool", "effect", "state", "reason"], self.json);
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Each granted tool of each agent, whether it may be called, and if not why.
-fn effective(config: &Config, off: &[String], only: Option<&str>) -> Vec<Row> {
+fn effective(config: &Config, off: &[String], only: Option<&str>) -> anyhow::Result<Vec<Row>> {
+    let catalog = Catalog::build(&config.settings).map_err(|problems| {
+        anyhow::anyhow!(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })?;
     let mut rows = Vec::new();
     for agent in config.agents.values().filter(|agent| only.is_none_or(|name| name == agent.name)) {
-        for granted in Catalog::explain(&config.settings, agent) {
+        for granted in catalog.explain(agent) {
             let name = &granted.name;
             let switched = off.contains(&format!("tool:{name}")) || off.contains(&format!("tool:{name}@{}", agent.name));
             let reason = granted.off.or_else(|| switched.then(|| "switched off by the operator".to_owned()));
@@ -91,7 +94,7 @@ fn effective(config: &Config, off: &[String], only: Option<&str>) -> Vec<Row> {
             rows.push(row);
         }
     }
-    rows
+    Ok(rows)
 }
 
 /// What is off, as far as there is a store yet.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use agent::{Agent, Audience, AudienceEntry, Budget, Fence, Hold, OnLimit, OutgoingPolicy, TodoMode, ToolGrants};
 pub use problem::Problem;
-pub use secret::{Secret, SecretError, SecretSource};
+pub use secret::{is_set, Secret, SecretError, SecretSource};
 pub use settings::{
     AfterProcessing, CommandTool, Contact, Customers, Effect, HttpTool, Limits, Mailbox, ModelSettings, OnUncertain, OperatorTool, Price,
     Quirks, Receive, Retention, Security, Send, SentCopy, ServerAddress, Settings, Telemetry, ToolKind, Trust, Wire,
@@ -43,5 +43,14 @@ impl Config {
     /// Every problem of every file at once.
     pub fn load(home: &Path) -> Result<Config, Vec<Problem>> {
         load::load(home, &secret::variable)
+    }
+
+    /// Where the store of a home is, without checking anything else: an operator looks into it also while a
+    /// file is broken.
+    ///
+    /// # Errors
+    /// When `dutiful.toml` cannot be read as TOML.
+    pub fn store_path(home: &Path) -> Result<PathBuf, Problem> {
+        load::store_path(home)
     }
 }

@@ -23,6 +23,11 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// Whether the environment holds a variable that is not empty.
+pub fn is_set(name: &str) -> bool {
+    variable(name).is_some_and(|value| !value.is_empty())
+}
+
 /// A secret's value. It has no `Display` and no `Serialize`, and `Debug` prints nothing of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);

@@ -18,6 +18,7 @@ use super::transcript::{Intent, ROUND_RESULT_BYTES, Round, result_id};
 use crate::chat::{ToolCall, ToolResult};
 use crate::config::Effect;
 use crate::events::{EventKind, Events};
+use crate::run::RunContext;
 use crate::store::{Step, Store, StoreError, ToolStatus};
 use crate::tools::{Invocation, Resolved, Tool, ToolError, ToolOutput, bound, permitted};
 
@@ -37,6 +38,14 @@ struct Ready {
     call: ToolCall,
     arguments: Value,
     effect_key: String,
+}
+
+/// What a call's task takes along.
+struct Surroundings {
+    context: RunContext,
+    store: Store,
+    slots: Arc<Semaphore>,
+    deadline: Instant,
 }
 
 /// What a call came to, before it is written down.
@@ -157,7 +166,8 @@ impl Dispatch<'_> {
         for ready in batch {
             self.events.emit(Some(&self.job.context.run), EventKind::ToolCalled, json!({ "tool": ready.call.name.0, "round": round }));
             let (call, position) = (ready.call.clone(), ready.position);
-            let work = one_call(self.job.context.clone(), ready, Arc::clone(&slots), self.deadline);
+            let surroundings = Surroundings { context: self.job.context.clone(), store: self.store.clone(), slots: Arc::clone(&slots), deadline: self.deadline };
+            let work = one_call(surroundings, ready);
             positions.insert(running.spawn(work).id(), (position, call));
         }
         while !running.is_empty() {
@@ -220,12 +230,13 @@ impl Done {
 }
 
 /// One call under its time limit. A panic in it ends this task alone (harness T4).
-async fn one_call(context: crate::run::RunContext, ready: Ready, slots: Arc<Semaphore>, deadline: Instant) -> Done {
+async fn one_call(surroundings: Surroundings, ready: Ready) -> Done {
+    let Surroundings { context, store, slots, deadline } = surroundings;
     let Ready { position, tool, call, arguments, effect_key } = ready;
     let _slot = slots.acquire_owned().await;
     let spec = tool.spec();
     let limit = spec.timeout.min(deadline.saturating_duration_since(Instant::now())).max(Duration::from_secs(1));
-    let invocation = Invocation { context: &context, effect_key: &effect_key };
+    let invocation = Invocation { context: &context, store: &store, effect_key: &effect_key };
     let outcome = match tokio::time::timeout(limit, tool.call(arguments, invocation)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(ToolError::TimedOut { limit, may_have_acted: spec.effect != Effect::Pure }),

@@ -229,6 +229,7 @@ impl Step {
             Step::Noted { .. } => "noted",
             Step::ToolIntended { .. } => "tool_intended",
             Step::ToolFinished { .. } => "tool_finished",
+            Step::Escalated { .. } => "escalated",
             Step::ReplyReady { .. } => "reply_ready",
             Step::Closed(_) => "closed",
         }
@@ -325,7 +326,7 @@ pub(super) fn append_steps(writing: &Writing<'_>, run: &RunId, steps: &[Step]) -
 
 fn audit(writing: &Writing<'_>, run: &RunId, step: &Step) -> Result<(), StoreError> {
     match step {
-        Step::Opened(_) | Step::Noted { .. } | Step::ReplyReady { .. } | Step::Closed(_) => Ok(()),
+        Step::Opened(_) | Step::Noted { .. } | Step::Escalated { .. } | Step::ReplyReady { .. } | Step::Closed(_) => Ok(()),
         Step::ModelRequested { purpose, .. } => record(writing, Some(run), EventKind::ModelCalled, &json!({ "purpose": purpose })),
         Step::ModelResponded { purpose, reply, cost, attempts, .. } => {
             let calls = reply.message.calls().len();

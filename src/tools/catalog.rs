@@ -9,13 +9,23 @@ use super::command::Command;
 use super::toolset::Known;
 use super::{Tool, Toolset, definition};
 use crate::chat::ToolName;
-use crate::config::{Agent, Problem, Settings, ToolKind};
-use crate::store::Store;
+use crate::config::{Agent, Effect, Problem, Settings, ToolKind};
 
 /// Why a granted tool is off.
 const NOT_IN_THIS_VERSION: &str = "not in this version";
 const NEEDS_APPROVAL: &str = "needs approval, which this version cannot ask for yet";
 const NO_SUCH_TOOL: &str = "no such tool";
+
+/// A tool that an agent was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// Its name.
+    pub name: String,
+    /// What repeating it would do; none when there is no such tool.
+    pub effect: Option<Effect>,
+    /// Why it may not be called, if so.
+    pub off: Option<String>,
+}
 
 /// Every known tool by name.
 #[derive(Debug, Default)]
@@ -30,10 +40,10 @@ impl Catalog {
     ///
     /// # Errors
     /// Every definition that harness D1 forbids, by tool name.
-    pub fn build(settings: &Settings, store: &Store) -> Result<Catalog, Vec<Problem>> {
+    pub fn build(settings: &Settings) -> Result<Catalog, Vec<Problem>> {
         let mut catalog = Catalog::default();
         let mut problems = Vec::new();
-        for tool in builtin::tools(store) {
+        for tool in builtin::tools() {
             catalog.add(tool, &mut problems);
         }
         for (name, tool) in &settings.tools {
@@ -82,17 +92,22 @@ impl Catalog {
 
     /// Each granted name in the order of the agent's file, with the reason why it is off, if it is; then
     /// `read_result` when it comes by itself. The operator's switches are not looked at.
-    pub fn explain(&self, agent: &Agent) -> Vec<(String, Option<String>)> {
-        let mut names: Vec<(String, Option<String>)> = Vec::new();
+    pub fn explain(&self, agent: &Agent) -> Vec<Granted> {
+        let mut names: Vec<Granted> = Vec::new();
         for name in granted(agent) {
-            if !names.iter().any(|(seen, _)| seen == name) {
-                names.push((name.to_owned(), self.why_off(name).map(str::to_owned)));
+            if !names.iter().any(|seen| seen.name == name) {
+                names.push(self.granted(name));
             }
         }
-        if names.iter().any(|(_, off)| off.is_none()) && !names.iter().any(|(name, _)| name == READ_RESULT) {
-            names.push((READ_RESULT.to_owned(), None));
+        if names.iter().any(|granted| granted.off.is_none()) && !names.iter().any(|granted| granted.name == READ_RESULT) {
+            names.push(self.granted(READ_RESULT));
         }
         names
+    }
+
+    fn granted(&self, name: &str) -> Granted {
+        let effect = self.tools.get(name).map(|known| known.tool.spec().effect);
+        Granted { name: name.to_owned(), effect, off: self.why_off(name).map(str::to_owned) }
     }
 
     fn why_off(&self, name: &str) -> Option<&'static str> {

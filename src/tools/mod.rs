@@ -15,7 +15,7 @@ mod validate;
 mod testing;
 
 pub use bound::{Bounded, NO_OUTPUT, Whole, bound, bound_round, clean, sent_bytes};
-pub use catalog::Catalog;
+pub use catalog::{Catalog, Granted};
 pub use scope::permitted;
 pub use tool::{Invocation, Tool, ToolError, ToolOutput, ToolSpec};
 pub use toolset::{Resolved, Toolset};

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::chat::ToolName;
 use crate::config::Effect;
 use crate::run::RunContext;
+use crate::store::Store;
 
 /// Something that a model may call.
 pub trait Tool: Send + Sync + fmt::Debug {
@@ -46,6 +47,8 @@ pub struct ToolSpec {
 pub struct Invocation<'a> {
     /// The run, immutable.
     pub context: &'a RunContext,
+    /// The store, for what the run itself may read there.
+    pub store: &'a Store,
     /// The same for a repeated call (harness J5).
     pub effect_key: &'a str,
 }

@@ -14,5 +14,5 @@ mod units;
 pub(super) use agent::{Surroundings, agent};
 pub(super) use duty::duty;
 pub(super) use section::{Entry, File, Report, Section, nearest, quoted};
-pub(super) use settings::settings;
+pub(super) use settings::{DEFAULT_STORE, settings};
 pub(super) use units::duration_text;

@@ -133,8 +133,11 @@ fn contact(name: &str, entry: &Entry<'_>) -> Option<Contact> {
     Some(Contact { name: name.to_owned(), address: address? })
 }
 
+/// Where the store is when `[store] path` does not say.
+pub(in crate::config) const DEFAULT_STORE: &str = "data/dutiful.db";
+
 fn store(root: &Section<'_>) -> PathBuf {
-    let usual = root.home().join("data/dutiful.db");
+    let usual = root.home().join(DEFAULT_STORE);
     let Some(section) = root.section("store") else { return usual };
     let path = section.get("path").and_then(|entry| entry.path());
     section.finish();

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::{Tool, ToolSpec};
 use crate::config::Effect;
-use crate::store::Store;
 
 /// The tool that comes by itself with any other one.
 pub(super) const READ_RESULT: &str = "read_result";
@@ -38,11 +37,11 @@ pub(super) const LATER: [&str; 15] = [
 ];
 
 /// All built-in tools.
-pub(super) fn tools(store: &Store) -> Vec<Arc<dyn Tool>> {
+pub(super) fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(escalate::Escalate::new()),
-        Arc::new(read_result::ReadResult::new(store.clone())),
-        Arc::new(read_thread::ReadThread::new(store.clone())),
+        Arc::new(read_result::ReadResult::new()),
+        Arc::new(read_thread::ReadThread::new()),
         Arc::new(send_email::SendEmail::new()),
     ]
 }

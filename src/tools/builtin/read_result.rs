@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{READ_RESULT, spec, text};
 use crate::config::Effect;
-use crate::store::Store;
 use crate::tools::bound::head_of;
 use crate::tools::validate::excerpt;
 use crate::tools::{Invocation, Tool, ToolError, ToolOutput, ToolSpec, clean};
@@ -19,11 +18,10 @@ const SMALLEST_PAGE: usize = 64;
 #[derive(Debug)]
 pub(super) struct ReadResult {
     spec: ToolSpec,
-    store: Store,
 }
 
 impl ReadResult {
-    pub(super) fn new(store: Store) -> ReadResult {
+    pub(super) fn new() -> ReadResult {
         let input = json!({
             "type": "object",
             "properties": {
@@ -33,14 +31,14 @@ impl ReadResult {
             "required": ["id"],
         });
         let spec = spec(READ_RESULT, "Reads on in a tool result of this run that was cut.", input, Effect::Pure);
-        ReadResult { spec, store }
+        ReadResult { spec }
     }
 
     async fn read(&self, arguments: Value, invocation: Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let context = invocation.context;
         let id = text(&arguments, "id").trim();
         let offset = arguments.get("offset").and_then(Value::as_u64).unwrap_or(0);
-        let kept = self.store.kept_result(&context.run, id).await.map_err(|error| {
+        let kept = invocation.store.kept_result(&context.run, id).await.map_err(|error| {
             tracing::error!(run = context.run.as_str(), %error, "a kept result could not be read");
             ToolError::Failed("The result could not be read.".to_owned())
         })?;

@@ -19,19 +19,18 @@ const LETTER_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct ReadThread {
     spec: ToolSpec,
-    store: Store,
 }
 
 impl ReadThread {
-    pub(super) fn new(store: Store) -> ReadThread {
+    pub(super) fn new() -> ReadThread {
         let input = json!({ "type": "object", "properties": {} });
         let spec = spec("read_thread", "Shows the earlier letters of this conversation and what was answered.", input, Effect::Pure);
-        ReadThread { spec, store }
+        ReadThread { spec }
     }
 
-    async fn read(&self, context: &RunContext) -> Result<ToolOutput, ToolError> {
+    async fn read(context: &RunContext, store: &Store) -> Result<ToolOutput, ToolError> {
         let turns = match (context.thread, context.letter) {
-            (Some(thread), Some(letter)) => self.store.past_turns(thread, letter, LETTERS).await.map_err(|error| {
+            (Some(thread), Some(letter)) => store.past_turns(thread, letter, LETTERS).await.map_err(|error| {
                 tracing::error!(run = context.run.as_str(), %error, "a thread could not be read");
                 ToolError::Failed("The conversation could not be read.".to_owned())
             })?,
@@ -58,6 +57,6 @@ impl Tool for ReadThread {
     }
 
     fn call<'a>(&'a self, _arguments: Value, invocation: Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        self.read(invocation.context).boxed()
+        ReadThread::read(invocation.context, invocation.store).boxed()
     }
 }
