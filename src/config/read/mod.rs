@@ -2,6 +2,7 @@
 
 mod agent;
 mod duty;
+mod entry;
 mod mailbox;
 mod model;
 mod section;
@@ -13,6 +14,7 @@ mod units;
 
 pub(super) use agent::{Surroundings, agent};
 pub(super) use duty::duty;
-pub(super) use section::{Entry, File, Report, Section, nearest, quoted};
+pub(super) use entry::{Entry, quoted};
+pub(super) use section::{File, Report, Section, nearest};
 pub(super) use settings::settings;
 pub(super) use units::duration_text;
