@@ -501,9 +501,10 @@ otlp = "http://127.0.0.1:4317"
     .assert_eq(&home.warnings());
     let wrong = home.but("dutiful.toml", "run.failed", "run.faild").but("dutiful.toml", "listen = \"off\"", "listen = \"any\"");
     expect![[r#"
-        dutiful.toml:56: `on` is "run.faild"; write one of "letter.received", "letter.accepted", "letter.ignored", "letter.held", "letter.quarantined", "run.started", "run.completed", "run.failed", "run.paused", "run.resumed", "run.cancelled", "model.called", "model.completed", "model.failed", "text.delta", "tool.called", "tool.completed", "tool.failed", "tool.skipped", "outgoing.queued", "outgoing.held", "outgoing.sent", "outgoing.uncertain", "outgoing.failed", "outgoing.bounced", "duty.fired", "duty.missed", "duty.skipped", "switch.changed", "config.reloaded"
+        dutiful.toml:56: `on` is "run.faild"; did you mean "run.failed"?
         dutiful.toml:59: `listen` is "any"; write "127.0.0.1:8025" or "off"
-    "#]].assert_eq(&wrong.problems());
+    "#]]
+    .assert_eq(&wrong.problems());
 }
 
 #[test]
@@ -586,6 +587,28 @@ fn weak_choices_of_a_mailbox_are_told() {
     expect![[r#"
         dutiful.toml:2: nobody is ever verified here: everybody is answered and conversations are held, but nothing is done for a customer on the strength of a From line; name your receiver in trusted_authserv_ids
         dutiful.toml:6: `sendmail:` cannot work under systemd's NoNewPrivileges, which the shipped unit sets; use submission:// or submissions://
-        dutiful.toml:8: `password` comes from the environment variable SHOP_PASSWORD, which child processes and crash reports may show; a systemd credential is safer: { credential = "NAME" }
+        dutiful.toml:8: `password` comes from the environment variable SHOP_PASSWORD, which /proc and crash reports may show; a systemd credential is safer: { credential = "NAME" }
     "#]].assert_eq(&home.warnings());
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused_or_read_and_never_a_panic() {
+    let mut refused = 0;
+    for cut in (0..SETTINGS_TEXT.len()).step_by(23) {
+        let home = Home::good().with("dutiful.toml", SETTINGS_TEXT.split_at(cut).0);
+        if let Err(problems) = home.load() {
+            assert!(!problems.is_empty(), "cut at {cut}");
+            assert!(!lines(&problems).contains(CANARY), "cut at {cut}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+#[test]
+fn hostile_names_and_values_are_shown_escaped_and_short() {
+    let long = "x".repeat(5000);
+    let text = format!("\"\\u001b[31m{long}\" = 1\n[operator]\naddress = \"a\\u0007\\n{long}\"\n");
+    let problems = Home::good().with("dutiful.toml", &text).problems();
+    assert!(problems.len() < 2000 && problems.lines().all(|line| !line.contains(char::is_control)), "{problems}");
 }

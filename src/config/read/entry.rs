@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::{File, Section, units};
+use super::{File, Section, nearest, units};
 use crate::config::secret::{Secret, SecretSource};
 
 /// One value with its place.
@@ -138,8 +138,11 @@ impl<'a> Entry<'a> {
         let text = self.string()?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
-            let list: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-            self.wrong(format_args!("is {}", quoted(text)), format_args!("write one of {}", list.join(", ")));
+            let right = match nearest(text, words.iter().map(|(word, _)| *word)) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("write one of {}", words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")),
+            };
+            self.wrong(format_args!("is {}", quoted(text)), right);
         }
         found
     }
@@ -220,7 +223,7 @@ impl<'a> Entry<'a> {
         let source = self.secret_source()?;
         if let SecretSource::Env(name) = &source {
             self.warning(format!(
-                "`{}` comes from the environment variable {}, which child processes and crash reports may show; a systemd credential is safer: {{ credential = \"NAME\" }}",
+                "`{}` comes from the environment variable {}, which /proc and crash reports may show; a systemd credential is safer: {{ credential = \"NAME\" }}",
                 self.key, shown(name)
             ));
         }

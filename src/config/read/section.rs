@@ -23,11 +23,11 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn problem(&self, path: &Path, line: usize, message: impl Display) {
-        self.problems.borrow_mut().push(Problem { path: path.to_owned(), line, message: message.to_string() });
+        self.problems.borrow_mut().push(Problem { path: path.to_owned(), line, message: one_line(&message) });
     }
 
     pub(crate) fn warning(&self, path: &Path, line: usize, message: impl Display) {
-        self.warnings.borrow_mut().push(Problem { path: path.to_owned(), line, message: message.to_string() });
+        self.warnings.borrow_mut().push(Problem { path: path.to_owned(), line, message: one_line(&message) });
     }
 
     /// Problems and warnings, each by path and line.
@@ -39,6 +39,12 @@ impl Report {
         }
         (problems, warnings)
     }
+}
+
+/// A message is one line of plain text, whatever stands in a file that it repeats.
+fn one_line(message: &impl Display) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    message.to_string().chars().map(escape).collect()
 }
 
 /// One configuration file.
