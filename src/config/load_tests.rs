@@ -606,6 +606,42 @@ fn a_file_cut_anywhere_is_refused_or_read_and_never_a_panic() {
 }
 
 #[test]
+fn a_syntax_error_in_the_settings_accuses_no_agent() {
+    let home = Home::good().but("dutiful.toml", "[models.kimi]", "[models.kimi").but("agents/sundae.toml", "eager", "eagre");
+    expect![[r#"
+        agents/sundae.toml:11: unknown key `eagre` in [tools]; did you mean `eager`?
+        dutiful.toml:14: not TOML: unclosed table, expected `]`; correct the syntax of this line
+    "#]]
+    .assert_eq(&home.problems());
+}
+
+#[test]
+fn an_oauth2_token_takes_the_place_of_a_password() {
+    let token = "oauth2 = { token_command = [\"bin/token\", \"shop\"] }";
+    let home = Home::good().but("dutiful.toml", "password = { file = \"password\" }\nagent", &format!("{token}\nagent"));
+    let config = home.load().unwrap();
+    let mailbox = &config.settings.mailboxes["shop"];
+    assert_eq!(mailbox.token_command.as_deref(), Some(["bin/token".to_owned(), "shop".to_owned()].as_slice()));
+    assert!(mailbox.password.is_none());
+    check(
+        "dutiful.toml",
+        "password = { file",
+        &format!("{token}\npassword = {{ file"),
+        &expect![[r#"
+        dutiful.toml:8: `oauth2` stands beside a password; keep one of the two
+    "#]],
+    );
+    check(
+        "dutiful.toml",
+        "password = { file = \"password\" }\nagent",
+        "agent",
+        &expect![[r#"
+        dutiful.toml:2: [mailboxes.shop] has no `password`; its servers want one: write password = { credential = "NAME" }
+    "#]],
+    );
+}
+
+#[test]
 fn hostile_names_and_values_are_shown_escaped_and_short() {
     let long = "x".repeat(5000);
     let text = format!("\"\\u001b[31m{long}\" = 1\n[operator]\naddress = \"a\\u0007\\n{long}\"\n");

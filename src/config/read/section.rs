@@ -215,7 +215,7 @@ fn is_name(name: &str) -> bool {
 
 /// The nearest of some names, when one is near enough to be meant.
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let allowed = (name.chars().count() / 3).clamp(1, 3);
+    let allowed = (name.chars().count() * 2 / 5).clamp(1, 3);
     let measured = names.map(|other| (distance(name, other), other));
     measured.filter(|(far, _)| *far <= allowed).min().map(|(_, other)| other)
 }
