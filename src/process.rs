@@ -58,7 +58,7 @@ pub enum ProcessError {
     /// It could not be started.
     #[error("{program} could not be started: {source}")]
     NotStarted {
-        /// argv[0].
+        /// `argv[0]`.
         program: String,
         /// Why.
         source: std::io::Error,
@@ -66,7 +66,7 @@ pub enum ProcessError {
     /// It took too long and was ended with its group.
     #[error("{program} was ended after {} s", .limit.as_secs())]
     TimedOut {
-        /// argv[0].
+        /// `argv[0]`.
         program: String,
         /// Its limit.
         limit: Duration,

@@ -62,14 +62,24 @@ async fn input_goes_in_and_output_exit_code_and_error_come_out() {
     assert_eq!(finished, expected);
 }
 
+/// What shells and option parsers would act upon, in all pairs.
+fn hostile_arguments() -> Vec<String> {
+    let parts = [
+        ";", "|", "&", "&&", "||", "$(id)", "`id`", "${HOME}", "$PATH", "> x", "< x", "*", "?", "~", "'", "\"", "\\", "\n", "\t", " ", "!",
+        "#", "-n", "--help", "--", "-", "%s", "\\n", "{a,b}", "(id)", "é", "",
+    ];
+    parts.iter().flat_map(|one| parts.iter().map(move |other| format!("{one}{other}"))).collect()
+}
+
 #[tokio::test]
 async fn security_s31_arguments_are_data_and_never_a_shell() {
-    let hostile =
-        ["; touch /tmp/owned", "$(id)", "`id`", "| cat", "&& true", "-n", "--help", "a\nb", "*", "~", "'\"", "\\", "> x", "${HOME}"];
-    for argument in hostile {
-        let finished = program(&["printf", "%s", argument]).run().await.unwrap();
-        assert_eq!(String::from_utf8(finished.output).unwrap(), argument);
-    }
+    let hostile = hostile_arguments();
+    assert!(hostile.len() > 1000);
+    let mut argv = ["printf", "%s\\0"].map(str::to_owned).to_vec();
+    argv.extend(hostile.iter().cloned());
+    let finished = Program { argv, ..program(&[]) }.run().await.unwrap();
+    let expected: String = hostile.iter().map(|argument| format!("{argument}\0")).collect();
+    assert_eq!(String::from_utf8(finished.output).unwrap(), expected);
 }
 
 #[tokio::test]

@@ -164,7 +164,7 @@ mod tests {
         (folder, path)
     }
 
-    fn read(source: SecretSource) -> Result<String, String> {
+    fn read(source: &SecretSource) -> Result<String, String> {
         let variables = |name: &str| (name == "SHOP").then(|| CANARY.to_owned());
         source.read(Path::new("/"), &variables).map(|secret| secret.reveal().to_owned()).map_err(|error| error.to_string())
     }
@@ -174,7 +174,7 @@ mod tests {
         let (_folder, path) = file(0o600, "canary-7f3a\n");
         let command = ["printf", "canary-7f3a\\n"].map(str::to_owned).to_vec();
         for source in [SecretSource::Env("SHOP".into()), SecretSource::File(path), SecretSource::Command(command)] {
-            assert_eq!(read(source.clone()).as_deref(), Ok(CANARY), "{source:?}");
+            assert_eq!(read(&source).as_deref(), Ok(CANARY), "{source:?}");
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn security_s37_a_secret_file_that_others_can_read_is_refused() {
         for mode in [0o640, 0o604, 0o660, 0o644] {
             let (_folder, path) = file(mode, CANARY);
-            let error = read(SecretSource::File(path)).unwrap_err();
+            let error = read(&SecretSource::File(path)).unwrap_err();
             assert!(error.contains("chmod 600") && !error.contains(CANARY), "{error}");
         }
     }
@@ -202,16 +202,16 @@ mod tests {
     #[test]
     fn security_s38_no_message_and_no_debug_text_holds_the_value() {
         let argv = ["sh", "-c", "echo canary-7f3a; echo canary-7f3a >&2; exit 4"].map(str::to_owned).to_vec();
-        let error = read(SecretSource::Command(argv)).unwrap_err();
+        let error = read(&SecretSource::Command(argv)).unwrap_err();
         assert_eq!(error, "the secret's command sh ended with exit code 4; it must print the secret and exit with 0");
         assert_eq!(format!("{:?}", Secret::new(CANARY.into())), "Secret(…)");
     }
 
     #[test]
     fn a_missing_or_empty_secret_says_what_to_do() {
-        assert!(read(SecretSource::Env("OTHER".into())).unwrap_err().contains("OTHER is not set; set it"));
+        assert!(read(&SecretSource::Env("OTHER".into())).unwrap_err().contains("OTHER is not set; set it"));
         let (_folder, path) = file(0o600, "\n");
-        assert!(read(SecretSource::File(path)).unwrap_err().contains("empty"));
-        assert!(read(SecretSource::Credential("x".into())).unwrap_err().contains("LoadCredential=x:PATH"));
+        assert!(read(&SecretSource::File(path)).unwrap_err().contains("empty"));
+        assert!(read(&SecretSource::Credential("x".into())).unwrap_err().contains("LoadCredential=x:PATH"));
     }
 }

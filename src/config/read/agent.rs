@@ -20,8 +20,11 @@ const FALLBACK_REPLY: &str = "Thank you for your message. I could not prepare a 
 
 /// What an agent's file may point to.
 pub(crate) struct Surroundings<'a> {
+    /// Every name that the settings give.
     pub(crate) names: &'a Names,
+    /// The mailboxes without a mistake.
     pub(crate) mailboxes: &'a BTreeMap<String, Mailbox>,
+    /// The operator's tools without a mistake.
     pub(crate) tools: &'a BTreeMap<String, OperatorTool>,
     /// Addresses that agents before this one own.
     pub(crate) owned: RefCell<BTreeMap<Address, String>>,
@@ -30,6 +33,13 @@ pub(crate) struct Surroundings<'a> {
 /// Reads one agent; none when something required is wrong, which is recorded then.
 pub(crate) fn agent(name: &str, root: Section<'_>, around: &Surroundings<'_>) -> Option<Agent> {
     let mailbox = root.get("mailbox").and_then(|entry| around.names.mailboxes.pointed(&entry));
+    let answered = around.mailboxes.values().find(|mailbox| mailbox.agent.as_deref() == Some(name));
+    if let (Some(answered), None) = (answered, root.get("mailbox")) {
+        let answered = &answered.name;
+        root.problem(format!(
+            "the file has no `mailbox`, yet the agent answers the mailbox \"{answered}\"; write mailbox = \"{answered}\""
+        ));
+    }
     let addresses = own_addresses(name, &root, mailbox.as_deref(), around);
     let right = format!("model = \"{}\"", around.names.models.iter().next().unwrap_or("NAME"));
     let model = root.required("model", &right).and_then(|entry| around.names.models.pointed(&entry));

@@ -2,6 +2,7 @@
 
 mod agent;
 mod duty;
+mod entry;
 mod mailbox;
 mod model;
 mod section;
@@ -15,4 +16,7 @@ pub(super) use agent::{Surroundings, agent};
 pub(super) use duty::duty;
 pub(super) use section::{Entry, File, Report, Section, nearest, quoted};
 pub(super) use settings::{DEFAULT_STORE, settings};
+pub(super) use entry::{Entry, quoted};
+pub(super) use section::{File, Report, Section, nearest};
+pub(super) use settings::settings;
 pub(super) use units::duration_text;

@@ -66,6 +66,7 @@ pub(crate) fn settings(root: Section<'_>, names: &Names) -> Found {
     let tools = all(&root, "tools", tool);
     refuse_twins(&root);
     let mailboxes = all(&root, "mailboxes", |name, entry| mailbox(name, entry, names));
+    refuse_shared_addresses(&root, &mailboxes);
     let rest = Rest {
         models,
         contacts: all(&root, "contacts", contact),
@@ -119,6 +120,18 @@ fn refuse_twins(root: &Section<'_>) {
     for (name, entry) in root.named("tools") {
         if let Some(other) = seen.insert(name.to_ascii_lowercase(), name) {
             entry.wrong(format_args!("differs from the tool {other} by case alone"), "choose another name");
+        }
+    }
+}
+
+/// Each letter has one mailbox, and our own echo is known by it.
+fn refuse_shared_addresses(root: &Section<'_>, mailboxes: &BTreeMap<String, Mailbox>) {
+    let mut seen = BTreeMap::new();
+    for (name, entry) in root.named("mailboxes") {
+        for address in mailboxes.get(&name).into_iter().flat_map(Mailbox::own_addresses) {
+            if let Some(other) = seen.insert(address, name.clone()).filter(|other| *other != name) {
+                entry.wrong(format_args!("has the address {address}, which [mailboxes.{other}] has too"), "let one mailbox have it");
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ const UNACTED: &[(&str, &str)] = &[
     ("telemetry.otlp", "nothing is exported"),
     ("oauth2.provider", "the mailbox cannot log in with it; use token_command or a password"),
     ("tools.http", "the tool is not offered; use a command"),
-    ("tools.approval", "nobody can be asked yet; use a command that is safe without"),
+    ("tools.approval", "nobody can be asked for it"),
     ("tools.deferred", "there is no tool_search yet; list the tools under eager"),
     ("budget.todo_mode", "there is no todo mode yet"),
     ("outgoing.hours", "letters leave at any hour"),
