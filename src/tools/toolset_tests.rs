@@ -2,10 +2,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::command::Command;
-use super::super::{definition, testing};
+use super::super::definition;
 use super::*;
 use crate::chat::CallId;
 use crate::config::{CommandTool, OperatorTool, ToolKind};
+use crate::run::testing;
 
 fn known(name: &str, effect: Effect) -> (ToolName, Known) {
     let command = CommandTool { command: vec!["bin/none".to_owned()], env: BTreeMap::new() };
