@@ -1,7 +1,11 @@
 //! TOML in, checked values out. The only reader of configuration files and of the environment.
 
 mod agent;
+mod limits;
+mod load;
+mod names;
 mod problem;
+mod read;
 mod secret;
 mod settings;
 
@@ -26,6 +30,8 @@ pub struct Config {
     pub settings: Arc<Settings>,
     /// `agents/*.toml` by name.
     pub agents: BTreeMap<String, Arc<Agent>>,
+    /// By agent: SHA-256 of its file and the settings' file, in hexadecimal, kept with each run.
+    pub hashes: BTreeMap<String, String>,
     /// Weak choices, not errors: printed by `check` and at start.
     pub warnings: Vec<Problem>,
 }
@@ -35,7 +41,7 @@ impl Config {
     ///
     /// # Errors
     /// Every problem of every file at once.
-    pub fn load(_home: &Path) -> Result<Config, Vec<Problem>> {
-        unimplemented!("the loader")
+    pub fn load(home: &Path) -> Result<Config, Vec<Problem>> {
+        load::load(home, &secret::variable)
     }
 }
