@@ -1,4 +1,6 @@
-use chrono::DateTime;
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::Map;
 
@@ -6,8 +8,8 @@ use super::*;
 use crate::chat::{CallId, Reply, StopReason, Usage};
 use crate::config::Effect;
 use crate::mail::{Inbound, MessageId, NamedAddress};
-use crate::run::{Identity, LetterId, RunId};
-use crate::store::{Purpose, ToolStatus};
+use crate::run::{Door, Identity, LetterId, RunId, ThreadId, testing};
+use crate::store::{Decision, Delivery, Incoming, NewRun, OpenOptions, Position, Purpose, ThreadChoice, ToolStatus, Verdict};
 
 fn call(id: &str, name: &str) -> ToolCall {
     ToolCall { id: CallId(id.to_owned()), name: name.into(), arguments: "{}".to_owned() }
@@ -106,6 +108,74 @@ fn a_turn_too_long_for_its_tool_use_keeps_letter_and_answer() {
     let messages = newest_within(&[turn("Where?", steps, Some("Here."))], 2000);
     assert_eq!(messages.iter().map(|message| message.calls().len()).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(messages.last().unwrap().text(), "Here.");
+}
+
+/// Receives an accepted letter of Alice and gives its row and thread.
+async fn received(store: &Store, text: &str, thread: ThreadChoice, at: DateTime<Utc>) -> (LetterId, ThreadId) {
+    let incoming = Incoming {
+        mailbox: "shop".to_owned(),
+        folder: "INBOX".to_owned(),
+        position: Position::Maildir(text.to_owned()),
+        raw: text.as_bytes().to_vec(),
+        sha256: text.to_owned(),
+        received_at: at,
+        parsed: Some(Inbound {
+            message_id: MessageId::parse(&format!("{}@x", text.len())).unwrap(),
+            ..turn(text, Vec::new(), None).inbound
+        }),
+        nonce: "7f3a".to_owned(),
+    };
+    let delivery = Delivery {
+        agent: Some("sundae".to_owned()),
+        own_address: Some("sundae@shop.example".parse().unwrap()),
+        reply_to: Some("alice@example.com".parse().unwrap()),
+        verdict: Verdict::Accepted,
+        reason: "accepted".to_owned(),
+        thread,
+        caps: None,
+    };
+    let decision = Decision { identity: Identity::Verified, deliveries: vec![delivery] };
+    let letter = store.receive(incoming, Box::new(move |_| decision)).await.unwrap().letters[0].0;
+    if let ThreadChoice::Join(thread) = thread {
+        return (letter, thread);
+    }
+    let waiting = store.waiting_letters(10, &BTreeSet::new()).await.unwrap();
+    (letter, waiting.iter().find(|waiting| waiting.id == letter).unwrap().thread)
+}
+
+#[tokio::test]
+async fn a_follow_up_is_shown_the_letters_and_tool_use_before_it_and_another_thread_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(&home.path().join("dutiful.db"), OpenOptions::default()).unwrap();
+    let at = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+    let (first, thread) = received(&store, "Where is it?", ThreadChoice::New { related_to: None }, at).await;
+    let one = call("c1", "order_status");
+    let run = NewRun {
+        id: RunId("r1".to_owned()),
+        door: Door::Reactive,
+        agent: "sundae".to_owned(),
+        thread: Some(thread),
+        letter: Some(first),
+        model: "kimi".to_owned(),
+        started_at: at,
+    };
+    assert!(store.open_run(run, vec![responded("", std::slice::from_ref(&one)), finished(&one, "shipped")]).await.unwrap());
+    let (second, _) = received(&store, "And my other order?", ThreadChoice::Join(thread), at + TimeDelta::minutes(5)).await;
+    let (other, elsewhere) =
+        received(&store, "A new matter", ThreadChoice::New { related_to: Some(thread) }, at + TimeDelta::minutes(6)).await;
+    assert_ne!(elsewhere, thread);
+
+    let history = History { store: store.clone() };
+    let mut context = testing::context(Identity::Verified, Identity::Verified);
+    (context.thread, context.letter) = (Some(thread), Some(second));
+    let Some(Piece::History(messages)) = history.resolve(&context).await.unwrap() else { panic!("no history") };
+    assert_eq!(
+        messages,
+        turn_messages(&turn("Where is it?", vec![responded("", std::slice::from_ref(&one)), finished(&one, "shipped")], None), true)
+    );
+    (context.thread, context.letter) = (Some(elsewhere), Some(other));
+    assert_eq!(history.resolve(&context).await.unwrap(), None);
+    store.close().await;
 }
 
 proptest! {
