@@ -1,7 +1,5 @@
 //! A letter as a reader sees it: a few header lines, then the text.
 
-use std::fmt::Write as _;
-
 use chrono::{DateTime, Utc};
 
 use super::Inbound;
@@ -14,29 +12,27 @@ impl Inbound {
     /// From, Subject, Date (when it came: the sender's own is a claim), attachments by name, what was
     /// noticed, then the text, cut to `text_bytes`. All of it is the sender's and untrusted.
     pub fn readable(&self, received_at: DateTime<Utc>, text_bytes: usize) -> String {
-        let mut letter = String::new();
         let name = self.from.name.as_deref().map(|name| format!("{} ", one_line(name))).unwrap_or_default();
-        // Writing to a String cannot fail.
-        let _ = writeln!(letter, "From: {name}<{}>", self.from.address);
-        let _ = writeln!(letter, "Subject: {}", one_line(&self.subject));
-        let _ = writeln!(letter, "Date: {}", received_at.format("%Y-%m-%d %H:%M UTC"));
+        let mut lines = vec![
+            format!("From: {name}<{}>", self.from.address),
+            format!("Subject: {}", one_line(&self.subject)),
+            format!("Date: {}", received_at.format("%Y-%m-%d %H:%M UTC")),
+        ];
         for attachment in self.attachments.iter().take(ATTACHMENTS) {
             let (name, kind) = (one_line(&attachment.name), one_line(&attachment.media_type));
-            let _ = writeln!(letter, "Attachment (not opened): {name} ({kind}, {} bytes)", attachment.bytes);
+            lines.push(format!("Attachment (not opened): {name} ({kind}, {} bytes)", attachment.bytes));
         }
         if self.attachments.len() > ATTACHMENTS {
-            let _ = writeln!(letter, "And {} more attachments.", self.attachments.len() - ATTACHMENTS);
+            lines.push(format!("And {} more attachments.", self.attachments.len() - ATTACHMENTS));
         }
-        for remark in self.remarks.iter().take(ATTACHMENTS) {
-            let _ = writeln!(letter, "Note: {}", one_line(remark));
-        }
+        lines.extend(self.remarks.iter().take(ATTACHMENTS).map(|remark| format!("Note: {}", one_line(remark))));
         let text = self.text.trim();
         let head = text.get(..text.floor_char_boundary(text_bytes)).unwrap_or_default();
-        let _ = write!(letter, "\n{head}");
+        lines.extend([String::new(), head.to_owned()]);
         if head.len() < text.len() {
-            let _ = write!(letter, "\n[the letter goes on for {} more bytes]", text.len() - head.len());
+            lines.push(format!("[the letter goes on for {} more bytes]", text.len() - head.len()));
         }
-        letter
+        lines.join("\n")
     }
 }
 

@@ -4,6 +4,9 @@ mod context;
 mod id;
 mod outbox;
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 pub use context::{Door, Identity, Outcome, Party, RunContext, RunStatus};
 pub use id::{LetterId, OutgoingId, RunId, ThreadId};
 pub use outbox::{Outbox, OutboxError, Posted};

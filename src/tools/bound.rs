@@ -117,7 +117,7 @@ fn fair_share(wanted: &[usize], total: usize) -> usize {
 fn bound_text(text: &str, limit: usize, result_id: &str) -> String {
     let total = text.len();
     // Reserved with the widest numbers, so that the real notice never needs more.
-    let reserved = sent_bytes(&notice(total, total, total, result_id)) + sent_bytes(&gap(total)) + 4;
+    let reserved = sent_bytes(&notice(total, total, total, result_id)) + sent_bytes(&gap(total)) + 3 * sent_bytes("\n");
     let Some(room) = limit.checked_sub(reserved).filter(|room| *room >= 32) else {
         return head_of(text, limit).to_owned();
     };

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::{permitted, testing};
+use super::super::permitted;
 use super::*;
 use crate::config::{CommandTool, Effect, HttpTool, OperatorTool};
-use crate::run::Identity;
+use crate::run::{Identity, testing};
 use crate::store::{OpenOptions, Switch};
 
 fn operator_tool(name: &str) -> OperatorTool {

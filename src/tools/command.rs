@@ -1,6 +1,7 @@
 //! An operator's program as a tool: fixed argv, arguments on standard input, the run's context in
 //! `DUTIFUL_CONTEXT` (DESIGN 2.7, security S9, S31).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -114,19 +115,22 @@ pub(super) fn surroundings(invocation: Invocation<'_>) -> Value {
 /// Standard output as text; a note says what is not as the program wrote it (harness B5).
 fn readable(finished: &Finished) -> String {
     let kept = finished.output.len();
-    let text = String::from_utf8_lossy(&finished.output);
-    let mut notes = Vec::new();
+    let mut output = finished.output.as_slice();
+    let mut notes = String::new();
     if u64::try_from(kept).unwrap_or(u64::MAX) < finished.output_bytes {
-        notes.push(format!("[only the first {kept} of {} bytes were kept]", finished.output_bytes));
+        notes.push_str(&format!("[only the first {kept} of {} bytes were kept]\n", finished.output_bytes));
+        // The cut may have split the last character; that is no fault of the program.
+        if let Err(error) = std::str::from_utf8(output)
+            && error.error_len().is_none()
+        {
+            output = output.get(..error.valid_up_to()).unwrap_or_default();
+        }
     }
-    // A cut may split the last character; that alone is no invalid output.
-    let whole = finished.output.get(..kept.saturating_sub(3)).unwrap_or_default();
-    if matches!(text, std::borrow::Cow::Owned(_)) && std::str::from_utf8(whole).is_err_and(|error| error.error_len().is_some())
-        || (notes.is_empty() && matches!(text, std::borrow::Cow::Owned(_)))
-    {
-        notes.push("[some bytes were no valid UTF-8 and stand as \u{fffd}]".to_owned());
+    let text = String::from_utf8_lossy(output);
+    if matches!(text, Cow::Owned(_)) {
+        notes.push_str("[some bytes were no valid UTF-8 and stand as \u{fffd}]\n");
     }
-    if notes.is_empty() { text.into_owned() } else { format!("{}\n{text}", notes.join("\n")) }
+    format!("{notes}{text}")
 }
 
 /// The first lines of standard error, short and without paths (harness T5).

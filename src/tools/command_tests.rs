@@ -2,10 +2,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use super::super::{bound, testing};
+use super::super::bound;
 use super::*;
 use crate::config::ToolKind;
-use crate::run::Identity;
+use crate::run::{Identity, testing};
 
 fn tool(home: &Path, script: &str, effect: Effect, timeout: Duration) -> Command {
     let command = CommandTool {
@@ -109,16 +109,22 @@ async fn more_than_is_kept_is_said() {
 
 #[tokio::test]
 async fn harness_t3_a_timeout_ends_the_group_and_says_whether_it_may_have_acted() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     let home = tempfile::tempdir().unwrap();
+    let alive = home.path().join("alive");
+    mknodat(CWD, &alive, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let context = testing::context(Identity::Verified, Identity::Verified);
     for (effect, may_have_acted) in [(Effect::Pure, false), (Effect::Effectful, true)] {
+        let alive = alive.clone();
+        // Ends when the shell and its child, which both hold the pipe open, are gone.
+        let gone = tokio::task::spawn_blocking(move || std::fs::read(alive));
         let limit = Duration::from_millis(200);
-        let tool = tool(home.path(), "sleep 300 & echo $! > child; wait", effect, limit);
+        let tool = tool(home.path(), "exec 3>alive; sleep 300 & wait", effect, limit);
         let result = tool.call(json!({}), Invocation { context: &context, effect_key: "k" }).await;
         assert_eq!(result, Err(ToolError::TimedOut { limit, may_have_acted }));
-        let child = std::fs::read_to_string(home.path().join("child")).unwrap();
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let read = tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+        assert!(read.unwrap().unwrap().is_empty());
     }
 }
 

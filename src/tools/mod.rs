@@ -11,9 +11,6 @@ mod tool;
 mod toolset;
 mod validate;
 
-#[cfg(test)]
-mod testing;
-
 pub use bound::{Bounded, NO_OUTPUT, Whole, bound, bound_round, clean, sent_bytes};
 pub use catalog::{Catalog, Granted};
 pub use scope::permitted;

@@ -116,8 +116,9 @@ proptest! {
         0..40,
     )) {
         drop(arguments(&text));
-        drop(name(&text, &KNOWN));
-        drop(nearest(&text, &KNOWN));
+        for found in [name(&text, &KNOWN), nearest(&text, &KNOWN)] {
+            prop_assert!(found.is_none_or(|found| KNOWN.contains(&found)));
+        }
         drop(arguments(&format!("{{{}", parts.concat())));
     }
 

@@ -61,9 +61,9 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::testing;
     use super::*;
     use crate::run::Identity;
+    use crate::run::testing;
 
     fn spec(effect: Effect, untainted: bool, approval: bool) -> ToolSpec {
         ToolSpec {

@@ -1,11 +1,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::super::command::Command;
-use super::super::{definition, testing};
+use super::super::definition;
 use super::*;
 use crate::chat::CallId;
 use crate::config::{CommandTool, OperatorTool, ToolKind};
+use crate::run::testing;
 
 fn known(name: &str, effect: Effect) -> (ToolName, Known) {
     let command = CommandTool { command: vec!["bin/none".to_owned()], env: BTreeMap::new() };
@@ -123,5 +126,31 @@ fn harness_r10_a_huge_bad_call_is_not_echoed() {
 fn security_s16_unknown_fields_are_refused_and_nothing_becomes_an_empty_object() {
     for arguments in ["[]", "7", "{\"order\":", r#"{"order":1,"customer":"bob@example.com"}"#, "not json", ""] {
         invalid("order_status", arguments);
+    }
+}
+
+proptest! {
+    #[test]
+    fn security_s16_whatever_is_sent_only_valid_arguments_are_ready(
+        name in prop_oneof![Just("refund".to_owned()), Just("Order-Status".to_owned()), Just("cancel:1".to_owned()), any::<String>()],
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just("{".to_owned()), Just("}".to_owned()), Just("\"order\":".to_owned()), Just("1".to_owned()), Just("\"2\"".to_owned()),
+                Just(",".to_owned()), Just("None".to_owned()), Just("[".to_owned()), Just("]".to_owned()), any::<String>(),
+            ],
+            0..12,
+        ),
+        whole in any::<bool>(),
+    ) {
+        let arguments = if whole { format!("{{\"order\":{}", parts.concat()) } else { parts.concat() };
+        let toolset = toolset();
+        match toolset.resolve(&call(&name, &arguments)) {
+            Resolved::Ready { tool, call, arguments, .. } => {
+                let known = toolset.tools.get(&call.name).unwrap();
+                prop_assert_eq!(&tool.spec().name, &call.name);
+                prop_assert!(known.schema.problems(&arguments).is_empty());
+            }
+            Resolved::Invalid { message, .. } => prop_assert!(!message.is_empty() && message.len() < 16_384),
+        }
     }
 }

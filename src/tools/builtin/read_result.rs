@@ -72,7 +72,38 @@ impl Tool for ReadResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{Door, Identity, RunId, testing};
+    use crate::store::{NewRun, OpenOptions};
     use crate::tools::sent_bytes;
+
+    fn new_run(id: &RunId) -> NewRun {
+        NewRun {
+            id: id.clone(),
+            door: Door::Console,
+            agent: "sundae".to_owned(),
+            thread: None,
+            letter: None,
+            model: "kimi".to_owned(),
+            started_at: chrono::DateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[tokio::test]
+    async fn security_s11_only_results_of_this_very_run_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::open(&home.path().join("dutiful.db"), OpenOptions::default()).unwrap();
+        for (run, id, text) in [("r1", "res_1", "mine"), ("r2", "res_2", "another's")] {
+            let run = RunId(run.to_owned());
+            assert!(store.open_run(new_run(&run), Vec::new()).await.unwrap());
+            store.keep_result(&run, id, text.to_owned()).await.unwrap();
+        }
+        let tool = ReadResult::new(store.clone());
+        let context = testing::context(Identity::Verified, Identity::Verified);
+        let read = async |id: &str| tool.call(json!({ "id": id, "offset": 1 }), Invocation { context: &context, effect_key: "k" }).await;
+        assert_eq!(read("res_1").await, Ok(ToolOutput::Text("[bytes 1-4 of 4; this is the end]\nine".to_owned())));
+        assert_eq!(read("res_2").await, Err(ToolError::Failed("No result \"res_2\" is kept for this run.".to_owned())));
+        store.close().await;
+    }
 
     #[test]
     fn harness_b4_pages_together_are_the_whole() {

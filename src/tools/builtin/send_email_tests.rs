@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::run::Identity;
-use crate::tools::testing::{self, Drafts};
+use crate::run::testing::{self, Drafts};
+use crate::run::{Identity, Outbox};
 
 async fn call(to: &str, drafts: &Arc<Drafts>) -> Result<ToolOutput, ToolError> {
     let mut context = testing::context(Identity::Verified, Identity::Verified);
-    context.outbox = Arc::clone(drafts) as Arc<dyn crate::run::Outbox>;
+    context.outbox = Arc::clone(drafts) as Arc<dyn Outbox>;
     let arguments = json!({ "to": to, "subject": "Two\r\nBcc: x@y.example", "body": "Cones" });
     SendEmail::new().call(arguments, Invocation { context: &context, effect_key: "k1" }).await
 }

@@ -1,4 +1,4 @@
-//! Runs for the tests of this folder. The outbox is the gateway's; here stands one that only writes down.
+//! A run for the tests of what runs use. The outbox is the gateway's; here stands one that only writes down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::run::{Door, Identity, LetterId, Outbox, OutboxError, OutgoingId, Part
 
 /// Keeps each draft, as the gateway's outbox keeps each letter: once per effect key.
 #[derive(Debug, Default)]
-pub(super) struct Drafts(pub(super) Mutex<Vec<Draft>>);
+pub(crate) struct Drafts(pub(crate) Mutex<Vec<Draft>>);
 
 impl Outbox for Drafts {
     fn seal(&self, _context: &RunContext, _draft: Draft) -> Result<Sealed, OutboxError> {
@@ -36,7 +36,7 @@ impl Outbox for Drafts {
     }
 }
 
-pub(super) fn settings(home: &Path) -> Settings {
+pub(crate) fn settings(home: &Path) -> Settings {
     let long = Duration::from_secs(60);
     Settings {
         home: home.to_owned(),
@@ -77,7 +77,7 @@ fn contact(name: &str) -> (String, Contact) {
     (name.to_owned(), Contact { name: name.to_owned(), address: format!("orders@{name}.example").parse().unwrap() })
 }
 
-pub(super) fn agent(identity: Identity, eager: &[&str]) -> Agent {
+pub(crate) fn agent(identity: Identity, eager: &[&str]) -> Agent {
     Agent {
         name: "sundae".to_owned(),
         description: String::new(),
@@ -107,7 +107,7 @@ pub(super) fn agent(identity: Identity, eager: &[&str]) -> Agent {
 }
 
 /// A run for a letter of Alice, proven so far, of an agent that wants so much.
-pub(super) fn context(proven: Identity, wanted: Identity) -> RunContext {
+pub(crate) fn context(proven: Identity, wanted: Identity) -> RunContext {
     let record = serde_json::json!({ "name": "Alice", "tier": "gold" });
     RunContext {
         run: RunId("r1".to_owned()),
