@@ -24,3 +24,6 @@ pub use rows::{Filter, Row, View};
 pub use runs::{InterruptedRun, NewRun};
 pub use switches::Switch;
 pub use threads::{PastTurn, ThreadState};
+
+#[cfg(test)]
+mod tests;
