@@ -150,9 +150,10 @@ impl Pass {
             self.close(name);
         }
         let (background, colour) = self.colours(&attributes);
-        let hidden = matches!(name, "head" | "template" | "svg" | "math" | "object" | "select" | "datalist" | "noscript" | "audio" | "video")
-            || attributes.hide()
-            || attributes.sets_colour() && colour == background && background != "?";
+        let hidden =
+            matches!(name, "head" | "template" | "svg" | "math" | "object" | "select" | "datalist" | "noscript" | "audio" | "video")
+                || attributes.hide()
+                || attributes.sets_colour() && colour == background && background != "?";
         let dropped_silently = matches!(name, "head");
         let written = written_as(name).filter(|_| self.written < DEPTH && !self.is_hidden() && !hidden);
         if let Some(tag) = written {
@@ -348,9 +349,7 @@ impl Attributes {
     fn hide(&self) -> bool {
         let is = |property: &str, wanted: &str| self.declared(property).is_some_and(|value| value == wanted);
         let is_zero = |property: &str| self.declared(property).is_some_and(is_zero);
-        let pushed_out = |property: &str| {
-            self.declared(property).and_then(number).is_some_and(|pixels| pixels <= -500.0)
-        };
+        let pushed_out = |property: &str| self.declared(property).and_then(number).is_some_and(|pixels| pixels <= -500.0);
         self.pairs.iter().any(|(name, _)| name == "hidden")
             || is("display", "none")
             || is("visibility", "hidden")

@@ -87,9 +87,14 @@ fn email_c10_bombs_are_cheap() {
     let quotes = "<p x=\"".repeat(50_000);
     let comments = "<!--".repeat(100_000);
     let tables = "<table><tr><td>".repeat(20_000);
-    for (name, bomb) in
-        [("nested", nested), ("misnested", misnested), ("unclosed", unclosed), ("quotes", quotes), ("comments", comments), ("tables", tables)]
-    {
+    for (name, bomb) in [
+        ("nested", nested),
+        ("misnested", misnested),
+        ("unclosed", unclosed),
+        ("quotes", quotes),
+        ("comments", comments),
+        ("tables", tables),
+    ] {
         let began = Instant::now();
         let rendered = to_text(&bomb);
         assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());
