@@ -82,7 +82,10 @@ fn without_invisible(text: &str, keep_control: impl Fn(char) -> bool) -> String 
 
 fn is_reserved(stem: &str) -> bool {
     matches!(stem, "CON" | "PRN" | "AUX" | "NUL")
-        || stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT")).is_some_and(|rest| rest.len() == 1 && rest != "0" && rest.bytes().all(|b| b.is_ascii_digit()))
+        || stem
+            .strip_prefix("COM")
+            .or_else(|| stem.strip_prefix("LPT"))
+            .is_some_and(|rest| rest.len() == 1 && rest != "0" && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Cuts the stem, so that the extension stays.

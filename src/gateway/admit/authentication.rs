@@ -97,7 +97,8 @@ fn is_public_suffix(domain: &str) -> bool {
     match domain.split_once('.') {
         None => true,
         Some((second, top)) => {
-            top.len() == 2 && matches!(second, "co" | "com" | "org" | "net" | "ac" | "gov" | "gob" | "edu" | "ne" | "or" | "go" | "gen" | "mil")
+            top.len() == 2
+                && matches!(second, "co" | "com" | "org" | "net" | "ac" | "gov" | "gob" | "edu" | "ne" | "or" | "go" | "gen" | "mil")
         }
     }
 }
@@ -138,9 +139,10 @@ impl MethodResult {
         let words = || self.comments.iter().flat_map(|comment| comment.split([' ', '\t', ',', ';']));
         let stated = words().any(|word| word == "p=none");
         let stronger = words().any(|word| matches!(word, "dis=quarantine" | "dis=reject" | "p=quarantine" | "p=reject"));
-        let property = self.properties.iter().any(|(name, value)| {
-            (name.starts_with("policy.") || name == "action") && value.eq_ignore_ascii_case("none")
-        });
+        let property = self
+            .properties
+            .iter()
+            .any(|(name, value)| (name.starts_with("policy.") || name == "action") && value.eq_ignore_ascii_case("none"));
         (stated || property) && !stronger
     }
 }
@@ -247,7 +249,9 @@ impl<'x> Cursor<'x> {
         while let Some(c) = self.peek() {
             match c {
                 '"' => self.quoted(&mut text)?,
-                c if c.is_whitespace() || matches!(c, ';' | '(' | ')' | '=') && !(c == '=' && !text.is_empty() && self.is_padding()) => break,
+                c if c.is_whitespace() || matches!(c, ';' | '(' | ')' | '=') && !(c == '=' && !text.is_empty() && self.is_padding()) => {
+                    break;
+                }
                 c => {
                     text.push(c);
                     self.rest.next();

@@ -66,7 +66,8 @@ fn first_word(value: &str) -> String {
 }
 
 fn bounce(headers: &Headers, from: &Address) -> Option<&'static str> {
-    let returned = headers.first("return-path").map(|path| path.trim().trim_start_matches('<').trim_end_matches('>').trim().to_ascii_lowercase());
+    let returned =
+        headers.first("return-path").map(|path| path.trim().trim_start_matches('<').trim_end_matches('>').trim().to_ascii_lowercase());
     if returned.as_deref() == Some("") {
         return Some("empty return path");
     }
@@ -79,7 +80,8 @@ fn bulk(headers: &Headers) -> Option<&'static str> {
     if headers.iter().any(|(name, _)| name.starts_with("list-")) || headers.first("mailing-list").is_some() {
         return Some("list mail");
     }
-    let precedence = headers.all("precedence").map(first_word).find(|word| matches!(word.as_str(), "bulk" | "list" | "junk" | "auto_reply"))?;
+    let precedence =
+        headers.all("precedence").map(first_word).find(|word| matches!(word.as_str(), "bulk" | "list" | "junk" | "auto_reply"))?;
     Some(if precedence == "auto_reply" { "automatic reply" } else { "bulk mail" })
 }
 
@@ -123,9 +125,9 @@ fn out_of_office(headers: &Headers, inbound: &Inbound) -> Option<&'static str> {
     ];
     let subject = inbound.subject.to_lowercase();
     let suspected = SUBJECTS.iter().any(|start| subject.strip_prefix(start).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)));
-    let suppresses = headers.all("x-auto-response-suppress").any(|value| {
-        value.split([',', ' ']).any(|word| matches!(word.to_ascii_lowercase().as_str(), "all" | "oof" | "autoreply"))
-    });
+    let suppresses = headers
+        .all("x-auto-response-suppress")
+        .any(|value| value.split([',', ' ']).any(|word| matches!(word.to_ascii_lowercase().as_str(), "all" | "oof" | "autoreply")));
     let answers = !inbound.in_reply_to.is_empty() || !inbound.references.is_empty();
     let by_hand = headers.first("user-agent").or_else(|| headers.first("x-mailer")).is_some();
     (suspected && (suppresses || answers && !by_hand)).then_some("automatic reply")
@@ -136,7 +138,8 @@ fn no_reply(local: &str) -> Option<&'static str> {
     let local = local.to_ascii_lowercase();
     let base = local.split('+').next().unwrap_or_default();
     let flat: String = base.chars().filter(|c| !matches!(c, '-' | '_' | '.')).collect();
-    let is_no_reply = ["noreply", "donotreply", "nepasrepondre", "noresponder"].iter().any(|word| flat.starts_with(word) || flat.ends_with(word));
+    let is_no_reply =
+        ["noreply", "donotreply", "nepasrepondre", "noresponder"].iter().any(|word| flat.starts_with(word) || flat.ends_with(word));
     let is_machine = matches!(base, "postmaster" | "mailer-daemon" | "bounce" | "bounces")
         || base.starts_with("owner-")
         || base.ends_with("-request")

@@ -229,14 +229,7 @@ fn thread(agent: &str, from: &Address, identity: Identity, through_form: bool, s
     }
 }
 
-fn judge(
-    agent: &Agent,
-    from: &Address,
-    identity: Identity,
-    thread: ThreadChoice,
-    standing: &Standing,
-    why: &str,
-) -> (Verdict, String) {
+fn judge(agent: &Agent, from: &Address, identity: Identity, thread: ThreadChoice, standing: &Standing, why: &str) -> (Verdict, String) {
     if identity == Identity::Forged {
         return (Verdict::Held, "forged sender".to_owned());
     }
@@ -271,6 +264,9 @@ fn is_in_audience(audience: &Audience, from: &Address, identity: Identity) -> bo
     }
 }
 
+#[cfg(test)]
+#[path = "corpus_tests.rs"]
+mod corpus;
 #[cfg(test)]
 #[path = "admit_tests.rs"]
 mod tests;

@@ -39,6 +39,11 @@ impl Leaf {
         !self.attached && self.media_type == "text/html" && !self.is_file()
     }
 
+    /// Text of a kind that nobody knows; a letter's only part all the same.
+    fn is_other_text(&self) -> bool {
+        !self.attached && self.media_type.starts_with("text/") && !matches!(self.media_type.as_str(), "text/html" | "text/calendar")
+    }
+
     /// Named text beside other parts is a file even when it is declared inline.
     fn is_file(&self) -> bool {
         self.name.is_some() && self.alternative.is_none()
@@ -64,7 +69,7 @@ pub(super) fn read(leaves: &[Leaf]) -> Body {
     let alone = leaves.len() == 1;
     let mut texts: Vec<Unit> = Vec::new();
     for leaf in leaves {
-        if leaf.is_plain() || alone && leaf.media_type.starts_with("text/") && !leaf.attached && leaf.media_type != "text/html" {
+        if leaf.is_plain() || alone && leaf.is_other_text() {
             unit(&mut texts, leaf.alternative).plain.push(clean_text(&charset::decode(&leaf.bytes, leaf.charset.as_deref())));
         } else if leaf.is_html() || alone && leaf.media_type == "text/html" && !leaf.attached {
             let rendered = read_html(leaf, &mut body.remarks);
@@ -129,7 +134,8 @@ fn read_html(leaf: &Leaf, remarks: &mut Vec<String>) -> String {
 fn meta_charset(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(bytes.get(..1024).unwrap_or(bytes)).to_ascii_lowercase();
     let (_, after) = head.split_once("charset=")?;
-    let label: String = after.trim_start_matches(['"', '\'']).chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+    let label: String =
+        after.trim_start_matches(['"', '\'']).chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
     (!label.is_empty()).then_some(label)
 }
 

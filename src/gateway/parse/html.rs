@@ -9,6 +9,8 @@ const HTML_BYTES: usize = 2 * 1024 * 1024;
 const DEPTH: usize = 200;
 /// Stands where text was hidden from the reader.
 pub(super) const HIDDEN: &str = "[hidden text removed]";
+/// A colour that nobody can know: a picture.
+const UNKNOWN_COLOUR: &str = "?";
 
 /// What became of a piece of HTML.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +67,49 @@ struct Open {
     name: String,
     /// As it was written to the output.
     written: Option<&'static str>,
+    /// Nothing inside can be seen.
     hidden: bool,
+    /// What is hidden is no text for anybody: not worth a remark.
+    silent: bool,
     /// A link's target, written behind its text.
     target: Option<String>,
-    /// Background and text colour that hold inside.
+    look: Look,
+}
+
+/// What decides whether text right inside an element can be seen; elements further in may change it.
+#[derive(Debug, Clone)]
+struct Look {
     background: String,
     colour: String,
+    font_is_zero: bool,
+}
+
+impl Look {
+    fn hides_text(&self) -> bool {
+        self.font_is_zero || self.colour == self.background && self.background != UNKNOWN_COLOUR
+    }
+
+    /// The look inside an element with these attributes.
+    fn with(&self, attributes: &Attributes) -> Look {
+        let font_is_zero = match attributes.declared("font-size") {
+            Some(size) if is_zero(size) => true,
+            // A part of nothing is nothing.
+            Some(size) if size.ends_with("em") && !size.ends_with("rem") || size.ends_with('%') || size == "inherit" => self.font_is_zero,
+            Some(_) => false,
+            None => self.font_is_zero,
+        };
+        Look {
+            background: attributes.background().unwrap_or_else(|| self.background.clone()),
+            colour: attributes.colour().unwrap_or_else(|| self.colour.clone()),
+            font_is_zero,
+        }
+    }
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Look { background: "ffffff".to_owned(), colour: "000000".to_owned(), font_is_zero: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +173,7 @@ impl Pass {
             "hr" => return self.write("<div>---</div>"),
             "img" => {
                 let alt = attributes.value("alt");
-                if !self.is_hidden() && !alt.trim().is_empty() {
+                if !self.hides_text() && !alt.trim().is_empty() {
                     self.text(&format!("[{}]", alt.replace('<', "\u{2039}")));
                 }
                 return;
@@ -149,25 +188,18 @@ impl Pass {
         if matches!(name, "li" | "td" | "th" | "tr" | "dt" | "dd" | "option") && self.stack.last().is_some_and(|open| open.name == name) {
             self.close(name);
         }
-        let (background, colour) = self.colours(&attributes);
-        let hidden = matches!(name, "head" | "template" | "svg" | "math" | "object" | "select" | "datalist" | "noscript" | "audio" | "video")
-            || attributes.hide()
-            || attributes.sets_colour() && colour == background && background != "?";
-        let dropped_silently = matches!(name, "head");
-        let written = written_as(name).filter(|_| self.written < DEPTH && !self.is_hidden() && !hidden);
+        let look = self.stack.last().map_or_else(|| Look::default().with(&attributes), |outer| outer.look.with(&attributes));
+        let silent = matches!(name, "head" | "svg" | "math" | "object" | "select" | "datalist" | "audio" | "video")
+            || self.stack.last().is_some_and(|outer| outer.silent);
+        let hidden = silent || name == "template" || attributes.hide() || self.is_hidden();
+        let written = written_as(name).filter(|_| self.written < DEPTH && !hidden);
         if let Some(tag) = written {
             self.write(&format!("<{tag}>"));
             self.written += 1;
         }
         let target = (name == "a").then(|| attributes.value("href")).filter(|href| !href.trim().is_empty());
         *self.open_names.entry(name.to_owned()).or_default() += 1;
-        let hidden = hidden || self.is_hidden();
-        self.stack.push(Open { name: name.to_owned(), written, hidden, target, background, colour });
-        if dropped_silently {
-            self.hidden_noted = true;
-        } else if hidden && self.stack.iter().rev().nth(1).is_none_or(|outer| !outer.hidden) {
-            self.hidden_noted = false;
-        }
+        self.stack.push(Open { name: name.to_owned(), written, hidden, silent, target, look });
     }
 
     /// Closes the innermost element of this name, and what was left open inside it.
@@ -200,12 +232,11 @@ impl Pass {
     }
 
     fn text(&mut self, text: &str) {
-        if !self.is_hidden() {
-            self.write(text);
-            return;
-        }
-        let visible = text.chars().any(|c| !c.is_whitespace() && !crate::mail::is_invisible(c)) && !is_blank_entities(text);
-        if visible && !self.hidden_noted {
+        let is_blank = is_blank(text);
+        if !self.hides_text() {
+            self.hidden_noted &= is_blank;
+            self.out.push_str(text);
+        } else if !is_blank && !self.hidden_noted && self.stack.last().is_some_and(|open| !open.silent) {
             self.hidden_noted = true;
             self.hidden_text = true;
             self.out.push(' ');
@@ -224,20 +255,20 @@ impl Pass {
         self.stack.last().is_some_and(|open| open.hidden)
     }
 
-    /// Background and text colour inside an element with these attributes; `?` where nobody can know.
-    fn colours(&self, attributes: &Attributes) -> (String, String) {
-        let outer = self.stack.last();
-        let background = attributes.background().or_else(|| outer.map(|open| open.background.clone()));
-        let colour = attributes.colour().or_else(|| outer.map(|open| open.colour.clone()));
-        (background.unwrap_or_else(|| "ffffff".to_owned()), colour.unwrap_or_else(|| "000000".to_owned()))
+    fn hides_text(&self) -> bool {
+        self.stack.last().is_some_and(|open| open.hidden || open.look.hides_text())
     }
 }
 
-/// Preheaders are filled with blanks written as entities: nothing was hidden there.
-fn is_blank_entities(text: &str) -> bool {
-    text.split('&').all(|piece| {
-        let piece = piece.trim();
-        matches!(piece, "" | "nbsp;" | "zwnj;" | "zwj;" | "shy;" | "#847;" | "#8199;" | "#65279;" | "#173;" | "#160;" | "#8203;" | "#8204;")
+/// Whether a text shows nothing. Preheaders are filled with blanks written as entities.
+fn is_blank(text: &str) -> bool {
+    text.split('&').enumerate().all(|(at, piece)| {
+        let (entity, rest) = if at == 0 { ("", piece) } else { piece.split_once(';').unwrap_or((piece, "")) };
+        let is_blank_entity = matches!(
+            entity,
+            "" | "nbsp" | "zwnj" | "zwj" | "shy" | "#847" | "#8199" | "#65279" | "#173" | "#160" | "#8203" | "#8204" | "#xFEFF" | "#xA0"
+        );
+        is_blank_entity && rest.chars().all(|c| c.is_whitespace() || crate::mail::is_invisible(c))
     })
 }
 
@@ -348,23 +379,16 @@ impl Attributes {
     fn hide(&self) -> bool {
         let is = |property: &str, wanted: &str| self.declared(property).is_some_and(|value| value == wanted);
         let is_zero = |property: &str| self.declared(property).is_some_and(is_zero);
-        let pushed_out = |property: &str| {
-            self.declared(property).and_then(number).is_some_and(|pixels| pixels <= -500.0)
-        };
+        let pushed_out = |property: &str| self.declared(property).and_then(number).is_some_and(|pixels| pixels <= -500.0);
         self.pairs.iter().any(|(name, _)| name == "hidden")
             || is("display", "none")
             || is("visibility", "hidden")
             || is("visibility", "collapse")
             || is("mso-hide", "all")
-            || is_zero("font-size")
             || is_zero("opacity")
             || is("color", "transparent")
             || is("overflow", "hidden") && ["max-height", "height", "max-width", "width"].into_iter().any(is_zero)
             || ["text-indent", "left", "top", "margin-left"].into_iter().any(pushed_out)
-    }
-
-    fn sets_colour(&self) -> bool {
-        self.colour().is_some() || self.background().is_some()
     }
 
     fn colour(&self) -> Option<String> {
@@ -376,7 +400,7 @@ impl Attributes {
         let attribute = self.value("bgcolor");
         let image = !self.value("background").is_empty() || self.declared("background-image").is_some_and(|value| value != "none");
         if image {
-            return Some("?".to_owned());
+            return Some(UNKNOWN_COLOUR.to_owned());
         }
         let declared = self.declared("background-color").or_else(|| self.declared("background"));
         declared
@@ -427,7 +451,7 @@ fn colour_key(value: &str) -> String {
             short.chars().flat_map(|digit| [digit, digit]).collect()
         }
         // A picture or a gradient may be of any colour.
-        other if other.contains("url(") || other.contains("gradient") => "?".to_owned(),
+        other if other.contains("url(") || other.contains("gradient") => UNKNOWN_COLOUR.to_owned(),
         other => other.to_owned(),
     }
 }

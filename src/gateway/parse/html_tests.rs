@@ -51,6 +51,8 @@ fn email_c9_hidden_text_is_removed_and_told() {
         "<div style='display:none'><p>in<b>SECRET</b></p></div>",
         "<div style='display:none'>SECRET",
         "<template>SECRET</template>",
+        "<div style='font-size:0'><b style='font-size:2em'>SECRET</b></div>",
+        "<div style='color:#fff'><b>SECRET</b></div>",
     ] {
         let rendered = to_text(&format!("<p>before</p>{hidden}"));
         assert!(!rendered.text.contains("SECRET"), "{hidden}: {}", rendered.text);
@@ -63,6 +65,8 @@ fn email_c9_visible_text_is_not_taken_for_hidden() {
     for html in [
         "<div style='font-size:0.9em'>seen</div>",
         "<div style='opacity:0.5'>seen</div>",
+        "<td style='font-size:0px'><div style='font-size:13px'>seen</div></td>",
+        "<div style='background:black'><p><font color='white'>seen</font></p></div>",
         "<div bgcolor=black><span style='color:#fff'>seen</span></div>",
         "<table bgcolor='#000'><tr><td style='color:white'>seen</td></tr></table>",
         "<div style='background:url(x.png)'><span style='color:#fff'>seen</span></div>",
@@ -87,9 +91,14 @@ fn email_c10_bombs_are_cheap() {
     let quotes = "<p x=\"".repeat(50_000);
     let comments = "<!--".repeat(100_000);
     let tables = "<table><tr><td>".repeat(20_000);
-    for (name, bomb) in
-        [("nested", nested), ("misnested", misnested), ("unclosed", unclosed), ("quotes", quotes), ("comments", comments), ("tables", tables)]
-    {
+    for (name, bomb) in [
+        ("nested", nested),
+        ("misnested", misnested),
+        ("unclosed", unclosed),
+        ("quotes", quotes),
+        ("comments", comments),
+        ("tables", tables),
+    ] {
         let began = Instant::now();
         let rendered = to_text(&bomb);
         assert!(began.elapsed() < Duration::from_secs(5), "{name}: {:?}", began.elapsed());

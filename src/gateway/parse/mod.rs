@@ -144,11 +144,7 @@ fn mailboxes(name: &str, value: &str) -> Vec<(Option<String>, String)> {
     let Some(message) = MessageParser::default().parse_headers(field.as_bytes()) else { return Vec::new() };
     let addresses = message.header(name).and_then(|value| value.as_address());
     let Some(addresses) = addresses else { return Vec::new() };
-    addresses
-        .iter()
-        .take(ADDRESSES)
-        .filter_map(|one| Some((one.name().map(str::to_owned), one.address()?.trim().to_owned())))
-        .collect()
+    addresses.iter().take(ADDRESSES).filter_map(|one| Some((one.name().map(str::to_owned), one.address()?.trim().to_owned()))).collect()
 }
 
 fn addresses(headers: &Headers, name: &str) -> Vec<Address> {
@@ -329,5 +325,5 @@ fn is_prose(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "corpus_tests.rs"]
+#[path = "parse_tests.rs"]
 mod tests;
