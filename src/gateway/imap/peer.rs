@@ -160,6 +160,7 @@ struct Connection {
 
 impl Connection {
     async fn serve(tcp: TcpStream, state: Arc<watch::Sender<State>>) {
+        tcp.set_nodelay(true).unwrap();
         let (reader, writer) = tcp.into_split();
         let mut left = None;
         state.send_modify(|state| {
