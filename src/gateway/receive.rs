@@ -286,3 +286,7 @@ async fn grace(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(Duration::from_secs(5)).await;
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -17,21 +17,22 @@ pub struct Stream {
     allowance: u64,
 }
 
+/// Buffered, since the crate writes a command in four pieces and then flushes: one packet, one TLS record.
 #[derive(Debug)]
 enum Wire {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(BufWriter<TcpStream>),
+    Tls(Box<BufWriter<TlsStream<TcpStream>>>),
 }
 
 impl Stream {
     /// Without protection: loopback only (email A1).
     pub(super) fn plain(tcp: TcpStream) -> Stream {
-        Stream { wire: Wire::Plain(tcp), allowance: u64::MAX }
+        Stream { wire: Wire::Plain(BufWriter::new(tcp)), allowance: u64::MAX }
     }
 
     /// Through TLS.
     pub(super) fn tls(tls: TlsStream<TcpStream>) -> Stream {
-        Stream { wire: Wire::Tls(Box::new(tls)), allowance: u64::MAX }
+        Stream { wire: Wire::Tls(Box::new(BufWriter::new(tls))), allowance: u64::MAX }
     }
 
     /// From here on so many bytes may be read.

@@ -1,0 +1,486 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::config::{AfterProcessing, OnUncertain, Send as Sending, SentCopy, Trust};
+use crate::events::{EventKind, Events};
+use crate::gateway::imap::peer::{Peer, quick};
+use crate::gateway::intake::{Alert, Judge, RawLetter, quarantined};
+use crate::store::{Cursor, Filter, OpenOptions, Position, Store, View};
+
+/// A home with a store, and a receiver on it that can be stopped and started again.
+struct World {
+    folder: TempDir,
+    mailbox: Mailbox,
+    limits: Limits,
+    alerts: Arc<Mutex<Vec<String>>>,
+    /// The judge panics on letters that hold this text.
+    poison: &'static str,
+    /// Prepared before the next start.
+    prepare: Option<Box<dyn FnOnce(&Store) -> futures_util::future::BoxFuture<'_, ()>>>,
+}
+
+struct Running {
+    store: Store,
+    health: Health,
+    events: tokio::sync::broadcast::Receiver<crate::events::Event>,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), StoreError>>,
+}
+
+impl World {
+    fn new(receive: Receive) -> World {
+        let mailbox = Mailbox {
+            name: "shop".to_owned(),
+            address: "shop@shop.example".parse().unwrap(),
+            aliases: vec![],
+            receive,
+            send: Sending::Maildir("/nowhere".into()),
+            username: None,
+            password: Some(crate::config::Secret::new("secret".to_owned())),
+            token_command: None,
+            folder: "INBOX".to_owned(),
+            agent: None,
+            ca: None,
+            trusted_authserv_ids: vec![],
+            own_lists: vec![],
+            forms: vec![],
+            poll: Duration::from_secs(60),
+            after_processing: AfterProcessing::Keyword,
+            sent_copy: SentCopy::Auto,
+            on_uncertain: OnUncertain::ResendOnce,
+            trust: Trust::None,
+        };
+        World { folder: TempDir::new().unwrap(), mailbox, limits: limits(), alerts: Arc::default(), poison: "\u{0}never", prepare: None }
+    }
+
+    async fn start(&mut self) -> Running {
+        let store = Store::open(&self.folder.path().join("dutiful.db"), OpenOptions::default()).unwrap();
+        if let Some(prepare) = self.prepare.take() {
+            prepare(&store).await;
+        }
+        let poison = self.poison;
+        let judge: Judge = Arc::new(move |letter: RawLetter| {
+            assert!(!String::from_utf8_lossy(&letter.raw).contains(poison), "poisoned");
+            quarantined(letter, "kept by the test")
+        });
+        let alerts = Arc::clone(&self.alerts);
+        let alert: Alert = Arc::new(move |key, _, _| alerts.lock().unwrap().push(key));
+        let bus = Events::default();
+        let events = bus.subscribe();
+        let health = Health::default();
+        let receiver = Receiver {
+            mailbox: Arc::new(self.mailbox.clone()),
+            limits: self.limits.clone(),
+            intake: Intake::new(store.clone(), judge, bus, alert),
+            health: health.clone(),
+            tls: Arc::new(crate::tls::client_config(None).unwrap()),
+            home: self.folder.path().to_owned(),
+            timing: quick(),
+        };
+        let stop = CancellationToken::new();
+        #[expect(clippy::disallowed_methods, reason = "awaited by `Running::stop`")]
+        let task = tokio::spawn(serve(receiver, stop.clone()));
+        Running { store, health, events, stop, task }
+    }
+}
+
+impl Running {
+    /// Waits for so many letters to be told of.
+    async fn letters(&mut self, count: usize) {
+        for _ in 0..count {
+            loop {
+                let event = tokio::time::timeout(Duration::from_secs(10), self.events.recv()).await.expect("in time").unwrap();
+                if event.kind == EventKind::LetterReceived {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn settled(&self) {
+        tokio::time::timeout(Duration::from_secs(10), self.health.settled()).await.expect("in time");
+    }
+
+    /// Mailbox, place and reason of each stored letter.
+    fn reasons(&self) -> Vec<String> {
+        let rows = self.store.rows(View::Letters, &Filter::default()).unwrap();
+        rows.iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn count(&self) -> usize {
+        self.reasons().len()
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+        self.store.close().await;
+    }
+}
+
+fn limits() -> Limits {
+    let day = Duration::from_secs(86400);
+    Limits {
+        concurrent_runs: 1,
+        run_time: day,
+        tool_calls_per_round: 1,
+        tool_calls_per_run: 1,
+        parallel_tools: 1,
+        tool_result_bytes: 1,
+        letter_bytes: 100_000,
+        replies_per_thread_per_hour: 1,
+        replies_per_thread_per_day: 1,
+        replies_per_sender_per_hour: 1,
+        replies_per_domain_per_hour: 1,
+        replies_per_day: 1,
+        operator_mails_per_hour: 1,
+        question_expires: day,
+        question_reminder: day,
+        approval_expires: day,
+        queue_age: day,
+        shutdown_grace: day,
+        alarm_after: day,
+    }
+}
+
+fn letter(number: u32) -> Vec<u8> {
+    format!("From: a@example.com\r\nMessage-ID: <{number}@example.com>\r\n\r\nletter {number}\r\n").into_bytes()
+}
+
+async fn imap() -> (Peer, World) {
+    let peer = Peer::start().await;
+    let world = World::new(Receive::Imap(peer.server()));
+    (peer, world)
+}
+
+fn marked(peer: &Peer) -> BTreeSet<u32> {
+    peer.see(|state| state.letters.iter().filter(|(_, letter)| letter.flags.contains("$Dutiful")).map(|(uid, _)| *uid).collect())
+}
+
+#[tokio::test]
+async fn email_decision_4_a_first_start_answers_nothing_old_and_a_restart_what_came_meanwhile() {
+    let (peer, mut world) = imap().await;
+    peer.change(|state| state.put(&letter(1)));
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    assert_eq!(running.count(), 0);
+    peer.change(|state| state.put(&letter(2)));
+    running.letters(1).await;
+    running.stop().await;
+    peer.change(|state| [state.put(&letter(3)), state.put(&letter(4))]);
+    let mut running = world.start().await;
+    running.letters(2).await;
+    assert_eq!(running.count(), 3);
+    peer.until(|state| state.letters[&4].flags.contains("$Dutiful")).await;
+    assert_eq!(marked(&peer), BTreeSet::from([2, 3, 4]));
+    assert!(peer.see(|state| state.commands.iter().all(|command| !command.contains("BODY[]"))), "BODY.PEEK[] only");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn two_hundred_letters_need_few_round_trips() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    running.stop().await;
+    peer.change(|state| {
+        state.commands.clear();
+        for number in 0..200 {
+            state.put(&letter(number));
+        }
+    });
+    let mut running = world.start().await;
+    running.letters(200).await;
+    peer.until(|state| state.idling == 1).await;
+    assert_eq!(marked(&peer).len(), 200);
+    assert!(peer.see(|state| state.commands.len()) < 20, "{:?}", peer.see(|state| state.commands.clone()));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b5_without_uidnext_the_first_start_still_skips_what_is_there() {
+    let (peer, mut world) = imap().await;
+    peer.change(|state| {
+        state.hides_uidnext = true;
+        state.put(&letter(1))
+    });
+    let running = world.start().await;
+    running.settled().await;
+    assert_eq!(running.store.cursor("shop", "INBOX").await.unwrap(), Some(Cursor { uidvalidity: 7, uid: 1 }));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b6_a_letter_gone_before_its_fetch_is_passed_over() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| {
+        let gone = state.put(&letter(1));
+        state.gone.insert(gone);
+        state.put(&letter(2));
+    });
+    running.letters(1).await;
+    peer.until(|state| state.idling == 1 && !state.letters.contains_key(&1)).await;
+    assert_eq!(running.store.cursor("shop", "INBOX").await.unwrap().unwrap().uid, 2);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b8_deleted_letters_are_passed_over_and_seen_ones_are_not() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| {
+        let deleted = state.put(&letter(1));
+        state.letters.get_mut(&deleted).unwrap().flags.insert("\\Deleted".to_owned());
+        let seen = state.put(&letter(2));
+        state.letters.get_mut(&seen).unwrap().flags.insert("\\Seen".to_owned());
+    });
+    running.letters(1).await;
+    peer.until(|state| state.letters[&2].flags.contains("$Dutiful")).await;
+    assert_eq!((running.count(), marked(&peer)), (1, BTreeSet::from([2])));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b4_a_changed_uidvalidity_keeps_only_what_is_unknown() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| [state.put(&letter(1)), state.put(&letter(2))]);
+    running.letters(2).await;
+    running.stop().await;
+    peer.change(|state| {
+        state.letters.clear();
+        state.uidvalidity = 8;
+        state.uidnext = 1;
+        state.put(&letter(2));
+        state.put(&letter(1));
+        state.put(&letter(3));
+        let old = state.put(&letter(4));
+        state.letters.get_mut(&old).unwrap().date = "01-Jan-2020 00:00:00 +0000".to_owned();
+    });
+    let mut running = world.start().await;
+    running.letters(1).await;
+    peer.until(|state| state.idling == 1).await;
+    assert_eq!(running.count(), 3, "two known, one new; the old one is never answered");
+    assert_eq!(running.store.cursor("shop", "INBOX").await.unwrap(), Some(Cursor { uidvalidity: 8, uid: 4 }));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_a14_a_letter_that_breaks_its_session_is_given_up_and_the_others_come() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| {
+        state.put(&letter(1));
+        state.garbage = Some(state.put(&letter(2)));
+        state.put(&letter(3));
+    });
+    running.letters(3).await;
+    assert_eq!(running.reasons(), ["kept by the test", "unfetchable", "kept by the test"]);
+    assert_eq!(*world.alerts.lock().unwrap(), ["unfetchable:shop"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_a9_a_server_that_refuses_idle_is_polled() {
+    let (peer, mut world) = imap().await;
+    peer.change(|state| state.refuses_idle = true);
+    world.mailbox.poll = Duration::from_millis(10);
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.change(|state| state.put(&letter(1)));
+    running.letters(1).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_a12_refused_logins_alert_once_and_an_unreachable_mailbox_does_not_hold_up_the_start() {
+    let (peer, mut world) = imap().await;
+    peer.change(|state| state.refuses_login = true);
+    let running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.connections > 4).await;
+    assert_eq!(*world.alerts.lock().unwrap(), ["login:shop"]);
+    assert_eq!(running.count(), 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b12_a_letter_on_which_the_parser_dies_is_quarantined_and_the_next_one_comes() {
+    let (peer, mut world) = imap().await;
+    world.poison = "letter 1";
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| [state.put(&letter(1)), state.put(&letter(2))]);
+    running.letters(2).await;
+    assert_eq!(running.reasons(), ["parser_fault", "kept by the test"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b12_a_letter_that_ended_the_daemon_twice_is_not_parsed_a_third_time() {
+    let (peer, mut world) = imap().await;
+    let uid = peer.change(|state| state.put(&letter(1)));
+    world.prepare = Some(Box::new(move |store| {
+        Box::pin(async move {
+            store.set_cursor("shop", "INBOX", Cursor { uidvalidity: 7, uid: 0 }).await.unwrap();
+            for _ in 0..2 {
+                store.note_parse("shop", "INBOX", &Position::Imap { uidvalidity: 7, uid }).await.unwrap();
+            }
+        })
+    }));
+    let mut running = world.start().await;
+    running.letters(1).await;
+    assert_eq!(running.reasons(), ["poison"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_j1_a_letter_over_the_limit_is_kept_in_part_and_not_judged() {
+    let (peer, mut world) = imap().await;
+    world.limits.letter_bytes = 10;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| state.put(&letter(1)));
+    running.letters(1).await;
+    assert_eq!(running.reasons(), ["too_large"]);
+    assert!(peer.see(|state| state.commands.iter().all(|command| !command.contains("BODY.PEEK[])"))));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b14_letters_are_moved_once_they_are_stored() {
+    let (peer, mut world) = imap().await;
+    world.mailbox.after_processing = AfterProcessing::Move("Done & filed".to_owned());
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    peer.change(|state| state.put(&letter(1)));
+    running.letters(1).await;
+    peer.until(|state| state.letters.is_empty()).await;
+    assert!(peer.see(|state| state.commands.iter().any(|command| command == "UID MOVE 1 \"Done &- filed\"")));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn security_r13_letters_survive_sessions_cut_anywhere() {
+    let (peer, mut world) = imap().await;
+    let mut running = world.start().await;
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    running.stop().await;
+    peer.change(|state| {
+        state.cut_after = (0..40).map(|step| step * 37).collect();
+        for number in 0..5 {
+            state.put(&letter(number));
+        }
+    });
+    let mut running = world.start().await;
+    running.letters(5).await;
+    peer.until(|state| state.idling == 1).await;
+    assert_eq!(running.count(), 5);
+    assert!(peer.see(|state| state.connections) > 10, "it was cut often");
+    running.stop().await;
+}
+
+fn deliver(root: &Path, name: &str, raw: &[u8]) {
+    let tmp = root.join("tmp").join(name);
+    std::fs::write(&tmp, raw).unwrap();
+    std::fs::rename(tmp, root.join("new").join(name)).unwrap();
+}
+
+fn maildir() -> (PathBuf, World) {
+    let mut world = World::new(Receive::Maildir(PathBuf::new()));
+    let root = world.folder.path().join("mail");
+    world.mailbox.receive = Receive::Maildir(root.clone());
+    (root, world)
+}
+
+#[tokio::test]
+async fn a_maildir_is_made_and_its_deliveries_come_at_once() {
+    let (root, mut world) = maildir();
+    let mut running = world.start().await;
+    running.settled().await;
+    let before = std::time::Instant::now();
+    deliver(&root, "1.a.host", &letter(1));
+    running.letters(1).await;
+    assert!(before.elapsed() < Duration::from_millis(1000), "{:?}", before.elapsed());
+    // Not a delivery by the book: written in place.
+    std::fs::write(root.join("new/2.b.host"), letter(2)).unwrap();
+    running.letters(1).await;
+    assert_eq!(running.count(), 2);
+    assert!(root.join("new/1.a.host").exists(), "the keyword has no place in a Maildir: left alone");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_decision_4_a_maildir_skips_what_lay_there_and_a_restart_takes_what_came() {
+    let (root, mut world) = maildir();
+    for part in ["new", "cur", "tmp"] {
+        std::fs::create_dir_all(root.join(part)).unwrap();
+    }
+    deliver(&root, "1.a.host", &letter(1));
+    let mut running = world.start().await;
+    running.settled().await;
+    deliver(&root, "2.b.host", &letter(2));
+    running.letters(1).await;
+    running.stop().await;
+    deliver(&root, "3.c.host", &letter(3));
+    // A mail program moves the others meanwhile: the same letters under other names.
+    std::fs::rename(root.join("new/1.a.host"), root.join("cur/1.a.host:2,S")).unwrap();
+    std::fs::rename(root.join("new/2.b.host"), root.join("cur/2.b.host:2,RS")).unwrap();
+    let mut running = world.start().await;
+    running.letters(1).await;
+    running.settled().await;
+    assert_eq!(running.count(), 2);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b13_a_maildir_letter_is_marked_or_moved_once_it_is_stored() {
+    let (root, mut world) = maildir();
+    world.mailbox.after_processing = AfterProcessing::Seen;
+    let mut running = world.start().await;
+    running.settled().await;
+    deliver(&root, "1.a.host", &letter(1));
+    running.letters(1).await;
+    running.stop().await;
+    assert!(root.join("cur/1.a.host:2,S").exists());
+    world.mailbox.after_processing = AfterProcessing::Move("Done".to_owned());
+    let mut running = world.start().await;
+    running.settled().await;
+    deliver(&root, "2.b.host", &letter(2));
+    running.letters(1).await;
+    running.stop().await;
+    assert!(root.join(".Done/cur/2.b.host:2,").exists());
+}
+
+#[tokio::test]
+async fn email_j1_a_large_maildir_letter_and_a_link_out_of_it_are_not_read() {
+    let (root, mut world) = maildir();
+    world.limits.letter_bytes = 100;
+    let mut running = world.start().await;
+    running.settled().await;
+    std::os::unix::fs::symlink("/etc/passwd", root.join("new/0.link")).unwrap();
+    deliver(&root, "1.a.host", &[b"Subject: x\r\n\r\n".as_slice(), &[b'a'; 200_000]].concat());
+    running.letters(1).await;
+    assert_eq!(running.reasons(), ["too_large"]);
+    running.stop().await;
+}
