@@ -10,6 +10,8 @@ mod outbox;
 mod read_back;
 mod send;
 mod smtp;
+#[cfg(test)]
+mod smtp_peer;
 mod smtp_starttls;
 #[cfg(test)]
 mod test_letters;
