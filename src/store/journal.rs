@@ -1,12 +1,19 @@
 //! A run's journal: append-only steps. Live loop and recovery fold the same steps (harness J1, J2).
 
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::audit::{Stamp, count, from_json, record, to_json};
+use super::writer::Writing;
 use super::{Store, StoreError};
 use crate::chat::{Message, Reply, ToolCall, ToolResult, Usage};
 use crate::config::Effect;
+use crate::events::EventKind;
 use crate::run::{Outcome, Party, RunId, RunStatus};
+
+/// Bytes of a kept result (harness B4).
+const KEPT_RESULT: usize = 10 * 1024 * 1024;
 
 /// One step. The order of the variants is the order in which a run meets them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -205,37 +212,186 @@ pub struct Close {
     pub cost: u64,
 }
 
+impl Step {
+    /// The word of its kind.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Step::Opened(_) => "opened",
+            Step::ModelRequested { .. } => "model_requested",
+            Step::ModelResponded { .. } => "model_responded",
+            Step::ModelDiscarded { .. } => "model_discarded",
+            Step::ModelFailed { .. } => "model_failed",
+            Step::Noted { .. } => "noted",
+            Step::ToolIntended { .. } => "tool_intended",
+            Step::ToolFinished { .. } => "tool_finished",
+            Step::ReplyReady { .. } => "reply_ready",
+            Step::Closed(_) => "closed",
+        }
+    }
+}
+
 impl Store {
     /// Appends steps to a run that this daemon owns, in one transaction. Tool calls and events for the
     /// audit are written with them.
     ///
     /// # Errors
-    /// [`StoreError::Superseded`] when another epoch owns the run; else what the store says.
-    pub async fn append(&self, _run: &RunId, _steps: Vec<Step>) -> Result<(), StoreError> {
-        unimplemented!()
+    /// [`StoreError::Superseded`] when another epoch owns the run, or it is not running any more; else what
+    /// the store says.
+    pub async fn append(&self, run: &RunId, steps: Vec<Step>) -> Result<(), StoreError> {
+        let run = run.clone();
+        self.write(move |writing| {
+            own(writing, &run)?;
+            append_steps(writing, &run, &steps)
+        })
+        .await
     }
 
     /// All steps of a run, in order.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn replay(&self, _run: &RunId) -> Result<Vec<Step>, StoreError> {
-        unimplemented!()
+    pub async fn replay(&self, run: &RunId) -> Result<Vec<Step>, StoreError> {
+        self.read(|sql| steps_of(sql, run))
     }
 
     /// Keeps a whole result that was cut for the model, at most 10 MB (harness B4). `id` is the caller's.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn keep_result(&self, _run: &RunId, _id: &str, _text: String) -> Result<(), StoreError> {
-        unimplemented!()
+    pub async fn keep_result(&self, run: &RunId, id: &str, mut text: String) -> Result<(), StoreError> {
+        let (run, id) = (run.clone(), id.to_owned());
+        text.truncate(text.floor_char_boundary(KEPT_RESULT));
+        self.write(move |writing| {
+            writing
+                .sql
+                .prepare_cached(
+                    "INSERT INTO results (run_id, id, text) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (run_id, id) DO UPDATE SET text = excluded.text",
+                )?
+                .execute((run.as_str(), &id, &text))?;
+            Ok(())
+        })
+        .await
     }
 
     /// A kept result of this very run.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn kept_result(&self, _run: &RunId, _id: &str) -> Result<Option<String>, StoreError> {
-        unimplemented!()
+    pub async fn kept_result(&self, run: &RunId, id: &str) -> Result<Option<String>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT text FROM results WHERE run_id = ?1 AND id = ?2")?;
+            Ok(query.query_row((run.as_str(), id), |row| row.get(0)).optional()?)
+        })
     }
+}
+
+/// That the run is running and belongs to this epoch.
+pub(super) fn own(writing: &Writing<'_>, run: &RunId) -> Result<(), StoreError> {
+    let mut query = writing.sql.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND epoch = ?2 AND status = 'running'")?;
+    if query.exists((run.as_str(), writing.epoch))? { Ok(()) } else { Err(StoreError::Superseded) }
+}
+
+/// The steps of a run, in order.
+pub(super) fn steps_of(sql: &Connection, run: &RunId) -> Result<Vec<Step>, StoreError> {
+    let mut query = sql.prepare_cached("SELECT step FROM steps WHERE run_id = ?1 ORDER BY seq")?;
+    let mut rows = query.query([run.as_str()])?;
+    let mut steps = Vec::new();
+    while let Some(row) = rows.next()? {
+        steps.push(from_json(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?);
+    }
+    Ok(steps)
+}
+
+/// Writes steps after the last one, and what they mean for the audit.
+pub(super) fn append_steps(writing: &Writing<'_>, run: &RunId, steps: &[Step]) -> Result<(), StoreError> {
+    for step in steps {
+        writing
+            .sql
+            .prepare_cached(
+                "INSERT INTO steps (run_id, seq, at, kind, step)
+                 SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4 FROM steps WHERE run_id = ?1",
+            )?
+            .execute((run.as_str(), Stamp::now(), step.kind(), to_json(step)?))?;
+        audit(writing, run, step)?;
+    }
+    Ok(())
+}
+
+fn audit(writing: &Writing<'_>, run: &RunId, step: &Step) -> Result<(), StoreError> {
+    match step {
+        Step::Opened(_) | Step::Noted { .. } | Step::ReplyReady { .. } | Step::Closed(_) => Ok(()),
+        Step::ModelRequested { purpose, .. } => record(writing, Some(run), EventKind::ModelCalled, &json!({ "purpose": purpose })),
+        Step::ModelResponded { purpose, reply, cost, attempts, .. } => {
+            let calls = reply.message.calls().len();
+            spend(writing, run, reply.usage, *cost, *purpose == Purpose::Round && calls > 0)?;
+            let data = json!({ "purpose": purpose, "stop": reply.stop, "calls": calls, "attempts": attempts,
+                "input_tokens": reply.usage.input_total(), "output_tokens": reply.usage.output, "cost": cost });
+            record(writing, Some(run), EventKind::ModelCompleted, &data)
+        }
+        Step::ModelDiscarded { purpose, reply, cost, .. } => {
+            spend(writing, run, reply.usage, *cost, false)?;
+            let data = json!({ "purpose": purpose, "discarded": true, "stop": reply.stop, "cost": cost });
+            record(writing, Some(run), EventKind::ModelFailed, &data)
+        }
+        Step::ModelFailed { purpose, error, attempts, .. } => {
+            record(writing, Some(run), EventKind::ModelFailed, &json!({ "purpose": purpose, "error": error, "attempts": attempts }))
+        }
+        Step::ToolIntended { round, position, call, .. } => intend(writing, run, (*round, *position), call),
+        Step::ToolFinished { round, position, call, result, status } => {
+            finish(writing, run, (*round, *position), call, (&result.text, *status))
+        }
+    }
+}
+
+/// Adds one answer to the run's totals, so that a running run shows what it has cost so far.
+fn spend(writing: &Writing<'_>, run: &RunId, usage: Usage, cost: u64, round: bool) -> Result<(), StoreError> {
+    writing
+        .sql
+        .prepare_cached(
+            "UPDATE runs SET input_tokens = input_tokens + ?2, output_tokens = output_tokens + ?3, cost = cost + ?4, rounds = rounds + ?5
+             WHERE id = ?1",
+        )?
+        .execute((run.as_str(), count(usage.input_total()), count(usage.output), count(cost), round))?;
+    Ok(())
+}
+
+/// A call whose end is not known yet: that is what it stays if the daemon stops here (harness J3).
+fn intend(writing: &Writing<'_>, run: &RunId, (round, position): (u32, u32), call: &ToolCall) -> Result<(), StoreError> {
+    writing
+        .sql
+        .prepare_cached(
+            "INSERT INTO tool_calls (run_id, round, position, name, arguments, status, started_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'unknown', ?6)
+             ON CONFLICT (run_id, round, position)
+             DO UPDATE SET name = excluded.name, arguments = excluded.arguments, started_at = excluded.started_at",
+        )?
+        .execute((run.as_str(), round, position, call.name.as_str(), &call.arguments, Stamp::now()))?;
+    let data = json!({ "round": round, "position": position, "tool": call.name });
+    record(writing, Some(run), EventKind::ToolCalled, &data)
+}
+
+fn finish(
+    writing: &Writing<'_>,
+    run: &RunId,
+    (round, position): (u32, u32),
+    call: &ToolCall,
+    (result, status): (&str, ToolStatus),
+) -> Result<(), StoreError> {
+    writing
+        .sql
+        .prepare_cached(
+            "INSERT INTO tool_calls (run_id, round, position, name, arguments, result, status, started_at, ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+             ON CONFLICT (run_id, round, position)
+             DO UPDATE SET result = excluded.result, status = excluded.status, ended_at = excluded.ended_at",
+        )?
+        .execute((run.as_str(), round, position, call.name.as_str(), &call.arguments, result, status.as_str(), Stamp::now()))?;
+    let kind = match status {
+        ToolStatus::Completed => EventKind::ToolCompleted,
+        ToolStatus::Failed | ToolStatus::Unknown => EventKind::ToolFailed,
+        ToolStatus::Refused | ToolStatus::Skipped | ToolStatus::Held => EventKind::ToolSkipped,
+    };
+    let data = json!({ "round": round, "position": position, "tool": call.name, "status": status });
+    record(writing, Some(run), kind, &data)
 }

@@ -5,7 +5,13 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 
-use super::{Store, StoreError};
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::json;
+
+use super::audit::{Stamp, checked, from_json, record, short, word};
+use super::receiving::{NewThread, event_of, new_thread, receive};
+use super::writer::Writing;
+use super::{Store, StoreError, limits};
 use crate::config::Limits;
 use crate::mail::{Address, Inbound, MessageId};
 use crate::run::{Identity, LetterId, ThreadId};
@@ -225,50 +231,103 @@ impl Store {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn cursor(&self, _mailbox: &str, _folder: &str) -> Result<Option<Cursor>, StoreError> {
-        unimplemented!()
+    pub async fn cursor(&self, mailbox: &str, folder: &str) -> Result<Option<Cursor>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT uidvalidity, uid FROM cursors WHERE mailbox = ?1 AND folder = ?2")?;
+            let cursor = query.query_row((mailbox, folder), |row| Ok(Cursor { uidvalidity: row.get(0)?, uid: row.get(1)? }));
+            Ok(cursor.optional()?)
+        })
     }
 
     /// Sets the cursor: on the first start, past what is missing, or for a new UIDVALIDITY.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn set_cursor(&self, _mailbox: &str, _folder: &str, _cursor: Cursor) -> Result<(), StoreError> {
-        unimplemented!()
+    pub async fn set_cursor(&self, mailbox: &str, folder: &str, cursor: Cursor) -> Result<(), StoreError> {
+        let (mailbox, folder) = (mailbox.to_owned(), folder.to_owned());
+        self.write(move |writing| {
+            writing
+                .sql
+                .prepare_cached(
+                    "INSERT INTO cursors (mailbox, folder, uidvalidity, uid) VALUES (?1, ?2, ?3, ?4)
+                     ON CONFLICT (mailbox, folder) DO UPDATE SET uidvalidity = excluded.uidvalidity, uid = excluded.uid",
+                )?
+                .execute((mailbox, folder, cursor.uidvalidity, cursor.uid))?;
+            Ok(())
+        })
+        .await
     }
 
-    /// Of these places, the ones that are already stored (Maildir sweeps, email B4 rescans).
+    /// All places of a folder that are already stored or skipped (Maildir sweeps, email B4 rescans).
     ///
     /// # Errors
     /// What the store says.
-    pub async fn known_positions(&self, _mailbox: &str, _folder: &str) -> Result<BTreeSet<String>, StoreError> {
-        unimplemented!()
+    pub async fn known_positions(&self, mailbox: &str, folder: &str) -> Result<BTreeSet<String>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT place FROM places WHERE mailbox = ?1 AND folder = ?2")?;
+            let places = query.query_map((mailbox, folder), |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(places)
+        })
     }
 
     /// Marks places as known without a letter: what lay in a Maildir at the first start.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn skip_positions(&self, _mailbox: &str, _folder: &str, _places: Vec<String>) -> Result<(), StoreError> {
-        unimplemented!()
+    pub async fn skip_positions(&self, mailbox: &str, folder: &str, places: Vec<String>) -> Result<(), StoreError> {
+        let (mailbox, folder) = (mailbox.to_owned(), folder.to_owned());
+        self.write(move |writing| {
+            let mut note = writing.sql.prepare_cached(
+                "INSERT INTO places (mailbox, folder, place) VALUES (?1, ?2, ?3) ON CONFLICT (mailbox, folder, place) DO NOTHING",
+            )?;
+            for place in &places {
+                note.execute((&mailbox, &folder, place))?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// After a changed UIDVALIDITY: whether a letter with this hash is stored; if so its new place is
-    /// linked to it (email B4).
+    /// linked to it (email B4). The cursor stays: it may only pass what lies before this place, too.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn relink(&self, _mailbox: &str, _folder: &str, _position: &Position, _sha256: &str) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn relink(&self, mailbox: &str, folder: &str, position: &Position, sha256: &str) -> Result<bool, StoreError> {
+        let (mailbox, folder) = (mailbox.to_owned(), folder.to_owned());
+        let (place, sha256) = (position.to_string(), sha256.to_owned());
+        self.write(move |writing| {
+            let mut query =
+                writing.sql.prepare_cached("SELECT id FROM received WHERE mailbox = ?1 AND sha256 = ?2 ORDER BY id DESC LIMIT 1")?;
+            let Some(id) = query.query_row((&mailbox, sha256), |row| row.get::<_, i64>(0)).optional()? else { return Ok(false) };
+            writing
+                .sql
+                .prepare_cached(
+                    "INSERT INTO places (mailbox, folder, place, received_id) VALUES (?1, ?2, ?3, ?4)
+                     ON CONFLICT (mailbox, folder, place) DO NOTHING",
+                )?
+                .execute((mailbox, folder, place, id))?;
+            Ok(true)
+        })
+        .await
     }
 
     /// Notes, before a letter is parsed, that it is about to be; gives how often that was noted and never
-    /// followed by `receive` (email B12). Used in the first sweep after a start.
+    /// followed by `receive`, this time included (email B12). Used in the first sweep after a start.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn note_parse(&self, _mailbox: &str, _folder: &str, _position: &Position) -> Result<u32, StoreError> {
-        unimplemented!()
+    pub async fn note_parse(&self, mailbox: &str, folder: &str, position: &Position) -> Result<u32, StoreError> {
+        let (mailbox, folder, place) = (mailbox.to_owned(), folder.to_owned(), position.to_string());
+        self.write(move |writing| {
+            let mut note = writing.sql.prepare_cached(
+                "INSERT INTO parse_attempts (mailbox, folder, place, attempts) VALUES (?1, ?2, ?3, 1)
+                 ON CONFLICT (mailbox, folder, place) DO UPDATE SET attempts = attempts + 1
+                 RETURNING attempts",
+            )?;
+            Ok(note.query_row((mailbox, folder, place), |row| row.get(0))?)
+        })
+        .await
     }
 
     /// Keeps a letter, its verdict and the cursor in one transaction: durable hand-off 1. The write is
@@ -278,10 +337,10 @@ impl Store {
     /// When nothing was stored; the cursor then stands where it stood.
     pub fn receive(
         &self,
-        _incoming: Incoming,
-        _decide: Decide,
+        incoming: Incoming,
+        decide: Decide,
     ) -> impl Future<Output = Result<Received, StoreError>> + std::marker::Send + 'static {
-        async { unimplemented!() }
+        self.write(move |writing| receive(writing, &incoming, decide))
     }
 
     /// The oldest accepted letters without a run, at most one of each thread that is neither in `busy` nor
@@ -289,49 +348,93 @@ impl Store {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn waiting_letters(&self, _limit: usize, _busy: &BTreeSet<ThreadId>) -> Result<Vec<WaitingLetter>, StoreError> {
-        unimplemented!()
+    pub async fn waiting_letters(&self, limit: usize, busy: &BTreeSet<ThreadId>) -> Result<Vec<WaitingLetter>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT l.id, l.thread_id FROM letters l INDEXED BY letters_in_order
+                 JOIN threads t ON t.id = l.thread_id
+                 WHERE l.verdict = 'accepted' AND l.run_id IS NULL AND t.status = 'open'
+                     AND NOT EXISTS (
+                         SELECT 1 FROM letters e
+                         WHERE e.thread_id = l.thread_id AND e.id < l.id AND e.verdict = 'accepted' AND e.run_id IS NULL)
+                     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.thread_id = l.thread_id AND r.status = 'running')
+                     AND NOT EXISTS (SELECT 1 FROM switches s WHERE s.name = 'agent:' || l.agent)
+                 ORDER BY l.id",
+            )?;
+            let mut rows = query.query([])?;
+            let mut waiting = Vec::new();
+            while waiting.len() < limit
+                && let Some(row) = rows.next()?
+            {
+                if !busy.contains(&ThreadId(row.get(1)?)) {
+                    waiting.extend(letter(sql, self.epoch(), LetterId(row.get(0)?))?);
+                }
+            }
+            Ok(waiting)
+        })
     }
 
-    /// One letter as a run needs it, whatever its verdict; for the recovery of its run.
+    /// One letter as a run needs it, whatever its verdict; for the recovery of its run. None also for a
+    /// letter that no run can take: one without an agent, a thread, or readable content.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn letter(&self, _id: LetterId) -> Result<Option<WaitingLetter>, StoreError> {
-        unimplemented!()
+    pub async fn letter(&self, id: LetterId) -> Result<Option<WaitingLetter>, StoreError> {
+        self.read(|sql| letter(sql, self.epoch(), id))
     }
 
     /// The raw bytes of a letter.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn raw_letter(&self, _id: LetterId) -> Result<Option<Vec<u8>>, StoreError> {
-        unimplemented!()
+    pub async fn raw_letter(&self, id: LetterId) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read(|sql| {
+            let mut query =
+                sql.prepare_cached("SELECT w.raw FROM letters l JOIN raw_letters w ON w.received_id = l.received_id WHERE l.id = ?1")?;
+            Ok(query.query_row([id.0], |row| row.get(0)).optional()?)
+        })
     }
 
     /// Notes an attempt at a letter before it is made, and gives their number (DESIGN 3, poison).
     ///
     /// # Errors
     /// What the store says.
-    pub async fn note_attempt(&self, _id: LetterId) -> Result<u32, StoreError> {
-        unimplemented!()
+    pub async fn note_attempt(&self, id: LetterId) -> Result<u32, StoreError> {
+        self.write(move |writing| {
+            let mut note = writing.sql.prepare_cached("UPDATE letters SET attempts = attempts + 1 WHERE id = ?1 RETURNING attempts")?;
+            Ok(note.query_row([id.0], |row| row.get(0))?)
+        })
+        .await
     }
 
-    /// Changes the verdict of a letter that has no finished run: quarantine, hold, drop, release.
-    /// False when there was nothing to change.
+    /// Changes the verdict of a letter that has no finished run: quarantine, hold, drop, release. A released
+    /// letter that had no thread gets one. False when there was nothing to change.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn judge_letter(&self, _id: LetterId, _verdict: Verdict, _reason: &str) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn judge_letter(&self, id: LetterId, verdict: Verdict, reason: &str) -> Result<bool, StoreError> {
+        let reason = if reason.is_empty() { verdict.as_str().to_owned() } else { short(reason, 500) };
+        self.write(move |writing| judge(writing, id, verdict, &reason)).await
     }
 
     /// Gives an accepted letter a fresh run: its failed or finished run stays for the record.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn retry_letter(&self, _id: LetterId) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn retry_letter(&self, id: LetterId) -> Result<bool, StoreError> {
+        self.write(move |writing| {
+            let changed = writing
+                .sql
+                .prepare_cached(
+                    "UPDATE letters SET run_id = NULL, attempts = 0, epoch = ?2, reason = 'to be answered again'
+                     WHERE id = ?1 AND verdict = 'accepted' AND run_id IS NOT NULL
+                         AND (SELECT r.status FROM runs r WHERE r.id = letters.run_id) IN ('done', 'failed', 'cancelled', 'expired')",
+                )?
+                .execute((id.0, writing.epoch))?;
+            writing.wake_letters();
+            Ok(changed > 0)
+        })
+        .await
     }
 
     /// Releases, oldest first, letters held by a sender, domain or day limit whose window has room again
@@ -339,7 +442,89 @@ impl Store {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn release_limited(&self, _limits: &Limits, _now: DateTime<Utc>) -> Result<u32, StoreError> {
-        unimplemented!()
+    pub async fn release_limited(&self, limits: &Limits, now: DateTime<Utc>) -> Result<u32, StoreError> {
+        let limits = limits.clone();
+        self.write(move |writing| limits::release(writing, &limits, now)).await
     }
+}
+
+/// One letter, when a run can take it.
+fn letter(sql: &Connection, epoch: i64, id: LetterId) -> Result<Option<WaitingLetter>, StoreError> {
+    let mut query = sql.prepare_cached(
+        "SELECT l.id, l.mailbox, l.agent, l.thread_id, l.attempts, l.epoch, r.inbound, l.identity, l.own_address, l.reply_to, r.nonce,
+             l.received_at
+         FROM letters l JOIN received r ON r.id = l.received_id
+         WHERE l.id = ?1 AND l.agent IS NOT NULL AND l.thread_id IS NOT NULL AND r.inbound IS NOT NULL
+             AND l.own_address IS NOT NULL AND l.reply_to IS NOT NULL",
+    )?;
+    let mut rows = query.query([id.0])?;
+    rows.next()?.map(|row| waiting_letter(sql, epoch, row)).transpose()
+}
+
+fn waiting_letter(sql: &Connection, epoch: i64, row: &Row<'_>) -> Result<WaitingLetter, StoreError> {
+    let thread = ThreadId(row.get(3)?);
+    Ok(WaitingLetter {
+        id: LetterId(row.get(0)?),
+        mailbox: row.get(1)?,
+        agent: row.get(2)?,
+        thread,
+        attempts: row.get(4)?,
+        careful: row.get::<_, i64>(5)? < epoch,
+        inbound: from_json(&row.get::<_, String>(6)?)?,
+        identity: word(&row.get::<_, String>(7)?, Identity::from_word)?,
+        own_address: checked(row.get::<_, String>(8)?.parse())?,
+        reply_to: checked(row.get::<_, String>(9)?.parse())?,
+        nonce: row.get(10)?,
+        received_at: row.get::<_, Stamp>(11)?.0,
+        participants: participants(sql, thread)?,
+    })
+}
+
+/// The participants of a thread.
+pub(super) fn participants(sql: &Connection, thread: ThreadId) -> Result<BTreeSet<Address>, StoreError> {
+    let mut query = sql.prepare_cached("SELECT address FROM participants WHERE thread_id = ?1 ORDER BY address")?;
+    let mut rows = query.query([thread.0])?;
+    let mut participants = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        participants.insert(checked(row.get::<_, String>(0)?.parse())?);
+    }
+    Ok(participants)
+}
+
+fn judge(writing: &Writing<'_>, id: LetterId, verdict: Verdict, reason: &str) -> Result<bool, StoreError> {
+    let mut query = writing.sql.prepare_cached(
+        "SELECT l.agent, l.mailbox, l.subject, l.reply_to, l.thread_id FROM letters l
+         WHERE l.id = ?1 AND (l.verdict <> ?2 OR l.reason <> ?3)
+             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = l.run_id AND r.status NOT IN ('queued', 'running'))",
+    )?;
+    let found = query.query_row((id.0, verdict.as_str(), reason), |row| {
+        let thread = row.get::<_, Option<i64>>(4)?.map(ThreadId);
+        let (agent, reply_to) = (row.get::<_, Option<String>>(0)?, row.get::<_, Option<String>>(3)?);
+        Ok((agent, row.get::<_, String>(1)?, row.get::<_, String>(2)?, reply_to, thread))
+    });
+    let Some((agent, mailbox, subject, reply_to, thread)) = found.optional()? else { return Ok(false) };
+    let thread = match (verdict, thread, agent, reply_to) {
+        (Verdict::Accepted, None, Some(agent), Some(reply_to)) => {
+            let created_at = Utc::now();
+            let new =
+                NewThread { agent: &agent, mailbox: &mailbox, subject: &subject, participant: &reply_to, related_to: None, created_at };
+            Some(new_thread(writing, &new)?)
+        }
+        // Nobody could answer it.
+        (Verdict::Accepted, None, _, _) => return Ok(false),
+        (_, thread, _, _) => thread,
+    };
+    let accepted_at = (verdict == Verdict::Accepted).then(Stamp::now);
+    writing
+        .sql
+        .prepare_cached(
+            "UPDATE letters SET verdict = ?2, reason = ?3, thread_id = ?4, accepted_at = coalesce(?5, accepted_at), held_by_thread = 0,
+                 attempts = CASE WHEN ?2 = 'accepted' THEN 0 ELSE attempts END,
+                 epoch = CASE WHEN ?2 = 'accepted' THEN ?6 ELSE epoch END
+             WHERE id = ?1",
+        )?
+        .execute((id.0, verdict.as_str(), reason, thread.map(|thread| thread.0), accepted_at, writing.epoch))?;
+    record(writing, None, event_of(verdict), &json!({ "letter": id, "verdict": verdict.as_str() }))?;
+    writing.wake_letters();
+    Ok(true)
 }

@@ -1,13 +1,18 @@
 //! SQLite: every table, query and migration, and the one writer. The methods are the domain's verbs.
 
+mod audit;
 mod database;
 mod journal;
 mod letters;
+mod limits;
+mod migrations;
 mod outgoing;
+mod receiving;
 mod rows;
 mod runs;
 mod switches;
 mod threads;
+mod writer;
 
 pub use database::{CommitStop, OpenError, OpenOptions, Store, StoreError};
 pub use journal::{Close, Contribution, Opened, Purpose, ReplySource, Step, ToolStatus};

@@ -2,8 +2,17 @@
 
 use chrono::{DateTime, Utc};
 
+use rusqlite::named_params;
+use serde_json::json;
+
+use super::audit::{Stamp, count, record, short};
+use super::journal::{append_steps, own};
+use super::outgoing::insert;
+use super::threads::hold;
+use super::writer::Writing;
 use super::{Close, QueueOutgoing, Step, Store, StoreError};
-use crate::run::{Door, LetterId, OutgoingId, RunId, ThreadId};
+use crate::events::EventKind;
+use crate::run::{Door, LetterId, OutgoingId, RunId, RunStatus, ThreadId};
 
 /// A run about to begin.
 #[derive(Debug, Clone)]
@@ -47,8 +56,18 @@ impl Store {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn open_run(&self, _run: NewRun, _steps: Vec<Step>) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn open_run(&self, run: NewRun, steps: Vec<Step>) -> Result<bool, StoreError> {
+        self.write(move |writing| {
+            if !may_begin(writing, &run)? {
+                return Ok(false);
+            }
+            begin(writing, &run)?;
+            let data = json!({ "agent": run.agent, "door": run.door, "letter": run.letter, "thread": run.thread });
+            record(writing, Some(&run.id), EventKind::RunStarted, &data)?;
+            append_steps(writing, &run.id, &steps)?;
+            Ok(true)
+        })
+        .await
     }
 
     /// Takes over every run that earlier epochs left running, oldest first. Notes an attempt for each.
@@ -56,38 +75,182 @@ impl Store {
     /// # Errors
     /// What the store says.
     pub async fn take_interrupted(&self) -> Result<Vec<InterruptedRun>, StoreError> {
-        unimplemented!()
+        self.write(|writing| {
+            // An attempt counts only when it wrote no step beyond those that lead up to a model call (DESIGN 3).
+            let mut query = writing.sql.prepare_cached(
+                "UPDATE runs SET
+                     attempts = CASE WHEN EXISTS (
+                         SELECT 1 FROM steps s
+                         WHERE s.run_id = runs.id AND s.seq > runs.attempt_seq AND s.kind NOT IN ('opened', 'model_requested')
+                     ) THEN 1 ELSE attempts + 1 END,
+                     attempt_seq = (SELECT coalesce(max(s.seq), 0) FROM steps s WHERE s.run_id = runs.id),
+                     epoch = ?1
+                 WHERE status = 'running' AND epoch < ?1
+                 RETURNING id, agent, thread_id, letter_id, started_at, attempts",
+            )?;
+            let taken = query.query_map([writing.epoch], |row| {
+                Ok(InterruptedRun {
+                    id: RunId(row.get(0)?),
+                    agent: row.get(1)?,
+                    thread: row.get::<_, Option<i64>>(2)?.map(ThreadId),
+                    letter: row.get::<_, Option<i64>>(3)?.map(LetterId),
+                    started_at: row.get::<_, Stamp>(4)?.0,
+                    attempts: row.get(5)?,
+                })
+            })?;
+            let mut taken: Vec<InterruptedRun> = taken.collect::<Result<_, _>>()?;
+            taken.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
+            Ok(taken)
+        })
+        .await
     }
 
     /// Writes the last steps, closes the run and queues its letters, in one transaction: durable hand-off 2.
-    /// `hold_thread` holds the thread for the operator with this reason.
+    /// `hold_thread` holds the thread for the operator with this reason. The journal's last step is
+    /// [`Step::Closed`], written here unless `steps` ends with it.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] when another epoch owns the run; else what the store says.
     pub async fn close_run(
         &self,
-        _run: &RunId,
-        _steps: Vec<Step>,
-        _close: Close,
-        _outgoing: Vec<QueueOutgoing>,
-        _hold_thread: Option<String>,
+        run: &RunId,
+        steps: Vec<Step>,
+        close: Close,
+        outgoing: Vec<QueueOutgoing>,
+        hold_thread: Option<String>,
     ) -> Result<Vec<OutgoingId>, StoreError> {
-        unimplemented!()
+        let run = run.clone();
+        self.write(move |writing| {
+            own(writing, &run)?;
+            append_steps(writing, &run, &steps)?;
+            if !matches!(steps.last(), Some(Step::Closed(_))) {
+                append_steps(writing, &run, &[Step::Closed(close.clone())])?;
+            }
+            end(writing, &run, &close)?;
+            let mut ids = Vec::new();
+            for letter in &outgoing {
+                ids.extend(insert(writing, letter)?);
+            }
+            if let Some(reason) = &hold_thread {
+                let mut query = writing.sql.prepare_cached("SELECT thread_id FROM runs WHERE id = ?1")?;
+                if let Some(thread) = query.query_row([run.as_str()], |row| row.get::<_, Option<i64>>(0))? {
+                    hold(writing, ThreadId(thread), reason)?;
+                }
+            }
+            // The thread's next letter may be claimed.
+            writing.wake_letters();
+            Ok(ids)
+        })
+        .await
     }
 
-    /// Money spent by an agent since an instant, in millionths.
+    /// Money spent by an agent in the runs that began since an instant, in millionths; runs that still go on
+    /// are counted as far as they have come.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn spent_since(&self, _agent: &str, _since: DateTime<Utc>) -> Result<u64, StoreError> {
-        unimplemented!()
+    pub async fn spent_since(&self, agent: &str, since: DateTime<Utc>) -> Result<u64, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT coalesce(sum(cost), 0) FROM runs WHERE agent = ?1 AND started_at >= ?2")?;
+            let spent: i64 = query.query_row((agent, Stamp(since)), |row| row.get(0))?;
+            Ok(u64::try_from(spent).unwrap_or(0))
+        })
     }
 
     /// Whether the last two replies queued in this thread have this very text (email F7).
     ///
     /// # Errors
     /// What the store says.
-    pub async fn repeats_reply(&self, _thread: ThreadId, _text: &str) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn repeats_reply(&self, thread: ThreadId, text: &str) -> Result<bool, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT coalesce(sum(same), 0) FROM (
+                     SELECT max(text = ?2) AS same FROM outgoing WHERE thread_id = ?1 AND kind = 'reply'
+                     GROUP BY message_id ORDER BY max(id) DESC LIMIT 2)",
+            )?;
+            Ok(query.query_row((thread.0, text), |row| row.get::<_, i64>(0))? == 2)
+        })
     }
+}
+
+/// The letter is accepted and free, its thread is answered, and no other run works in it (security R18).
+fn may_begin(writing: &Writing<'_>, run: &NewRun) -> Result<bool, StoreError> {
+    if let Some(letter) = run.letter {
+        let mut query = writing.sql.prepare_cached("SELECT 1 FROM letters WHERE id = ?1 AND verdict = 'accepted' AND run_id IS NULL")?;
+        if !query.exists([letter.0])? {
+            return Ok(false);
+        }
+    }
+    let Some(thread) = run.thread else { return Ok(true) };
+    let mut query = writing.sql.prepare_cached(
+        "SELECT 1 FROM threads t WHERE t.id = ?1 AND t.status = 'open'
+             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.thread_id = t.id AND r.status = 'running')",
+    )?;
+    Ok(query.exists([thread.0])?)
+}
+
+fn begin(writing: &Writing<'_>, run: &NewRun) -> Result<(), StoreError> {
+    writing
+        .sql
+        .prepare_cached(
+            "INSERT INTO runs (id, door, agent, thread_id, letter_id, status, model, started_at, epoch, attempts)
+             VALUES (:id, :door, :agent, :thread, :letter, 'running', :model, :started, :epoch,
+                 max(1, coalesce((SELECT attempts FROM letters WHERE id = :letter), 1)))",
+        )?
+        .execute(named_params! {
+            ":id": run.id.as_str(),
+            ":door": run.door.as_str(),
+            ":agent": run.agent,
+            ":thread": run.thread.map(|thread| thread.0),
+            ":letter": run.letter.map(|letter| letter.0),
+            ":model": run.model,
+            ":started": Stamp(run.started_at),
+            ":epoch": writing.epoch,
+        })?;
+    if let Some(letter) = run.letter {
+        writing
+            .sql
+            .prepare_cached("UPDATE letters SET run_id = ?2, reason = 'being answered' WHERE id = ?1")?
+            .execute((letter.0, run.id.as_str()))?;
+    }
+    Ok(())
+}
+
+fn end(writing: &Writing<'_>, run: &RunId, close: &Close) -> Result<(), StoreError> {
+    let error = close.error.as_deref().map(|error| short(error, 2000));
+    writing
+        .sql
+        .prepare_cached(
+            "UPDATE runs SET status = :status, outcome = :outcome, error = :error, rounds = :rounds, input_tokens = :input,
+                 output_tokens = :output, cost = :cost, ended_at = :ended
+             WHERE id = :id",
+        )?
+        .execute(named_params! {
+            ":id": run.as_str(),
+            ":status": close.status.as_str(),
+            ":outcome": close.outcome.as_str(),
+            ":error": error,
+            ":rounds": close.rounds,
+            ":input": count(close.usage.input_total()),
+            ":output": count(close.usage.output),
+            ":cost": count(close.cost),
+            ":ended": Stamp::now(),
+        })?;
+    // The list of letters says by itself what became of each.
+    let mut reason = close.outcome.as_str().to_owned();
+    if let Some(error) = &error {
+        reason.push_str(": ");
+        reason.push_str(error);
+    }
+    writing
+        .sql
+        .prepare_cached("UPDATE letters SET reason = ?2 WHERE run_id = ?1 AND verdict = 'accepted'")?
+        .execute((run.as_str(), short(&reason, 500)))?;
+    let kind = match close.status {
+        RunStatus::Failed | RunStatus::Expired => EventKind::RunFailed,
+        RunStatus::Cancelled => EventKind::RunCancelled,
+        RunStatus::Queued | RunStatus::Running | RunStatus::NeedsInput | RunStatus::Done => EventKind::RunCompleted,
+    };
+    let data = json!({ "status": close.status, "outcome": close.outcome, "rounds": close.rounds, "cost": close.cost });
+    record(writing, Some(run), kind, &data)
 }

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::audit::{Stamp, record};
 use super::{Store, StoreError};
+use crate::events::EventKind;
 
 /// What can be switched off (DESIGN 2.2).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,16 +44,39 @@ impl Store {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn set_switch(&self, _switch: &Switch, _off: bool) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub async fn set_switch(&self, switch: &Switch, off: bool) -> Result<bool, StoreError> {
+        let name = switch.to_string();
+        self.write(move |writing| {
+            let changed = if off {
+                writing
+                    .sql
+                    .prepare_cached("INSERT INTO switches (name, at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?
+                    .execute((&name, Stamp::now()))?
+            } else {
+                writing.sql.prepare_cached("DELETE FROM switches WHERE name = ?1")?.execute([&name])?
+            };
+            if changed > 0 {
+                record(writing, None, EventKind::SwitchChanged, &json!({ "switch": name, "off": off }))?;
+                writing.wake_letters();
+                writing.wake_outgoing();
+            }
+            Ok(changed > 0)
+        })
+        .await
     }
 
-    /// Whether the operator switched this off, now.
+    /// Whether the operator switched this off, now. A tool is off for an agent also when it is off for all.
     ///
     /// # Errors
     /// What the store says.
-    pub fn is_off(&self, _switch: &Switch) -> Result<bool, StoreError> {
-        unimplemented!()
+    pub fn is_off(&self, switch: &Switch) -> Result<bool, StoreError> {
+        self.read(|sql| {
+            let for_all = match switch {
+                Switch::Tool { name, agent: Some(_) } => is_off(sql, &Switch::Tool { name: name.clone(), agent: None })?,
+                Switch::Tool { agent: None, .. } | Switch::Agent(_) | Switch::Duty(_) | Switch::Sending => false,
+            };
+            Ok(for_all || is_off(sql, switch)?)
+        })
     }
 
     /// All that is off.
@@ -56,6 +84,14 @@ impl Store {
     /// # Errors
     /// What the store says.
     pub fn switched_off(&self) -> Result<Vec<String>, StoreError> {
-        unimplemented!()
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT name FROM switches ORDER BY name")?;
+            let names = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            Ok(names)
+        })
     }
+}
+
+fn is_off(sql: &Connection, switch: &Switch) -> Result<bool, StoreError> {
+    Ok(sql.prepare_cached("SELECT 1 FROM switches WHERE name = ?1")?.exists([switch.to_string()])?)
 }
