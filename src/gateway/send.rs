@@ -262,11 +262,11 @@ impl Lane<'_> {
 
     /// Keeps the connection if it still answers, else opens one (email G13).
     async fn ready_session(&mut self) -> Result<(), Outcome> {
-        if let Some(mut session) = self.session.take() {
-            if session.is_ready().await {
-                self.session = Some(session);
-                return Ok(());
-            }
+        if let Some(mut session) = self.session.take()
+            && session.is_ready().await
+        {
+            self.session = Some(session);
+            return Ok(());
         }
         let Way::Smtp(address) = &self.sender.mailbox.send else { return Ok(()) };
         let login = login_for(&self.sender.mailbox, &self.sender.settings.home).await.map_err(Outcome::LoginRefused)?;
@@ -324,6 +324,8 @@ impl Lane<'_> {
         loop {
             match self.sender.store.settle(letter.id, sent.clone(), Utc::now()).await {
                 Ok(()) => break,
+                // Somebody has decided about a letter in doubt meanwhile.
+                Err(StoreError::Superseded) => return Ok(()),
                 // A fault of ours would not go away by asking again. The letter stays owned, and is looked into
                 // as doubtful at the next start.
                 Err(error @ StoreError::Fault(_)) => {
@@ -435,10 +437,14 @@ fn word_to_operator(letter: &ClaimedOutgoing, sent: &Sent) -> Option<(String, St
 async fn retry_or_fail(verb: &str, error: &StoreError) -> Result<(), StoreFailed> {
     tracing::warn!(verb, %error, "the store refuses");
     match error {
-        StoreError::Retry(_) | StoreError::Fault(_) => {
+        StoreError::Retry(_) | StoreError::Fault(_) | StoreError::Superseded => {
             sleep(Duration::from_secs(1)).await;
             Ok(())
         }
-        StoreError::Superseded | StoreError::Fatal(_) => Err(StoreFailed),
+        StoreError::Fatal(_) => Err(StoreFailed),
     }
 }
+
+#[cfg(test)]
+#[path = "send_tests.rs"]
+mod tests;
