@@ -2,17 +2,9 @@
 
 mod compose;
 mod connect;
-mod deliver_local;
-mod ladder;
 mod login;
-mod markdown;
 mod outbox;
-mod read_back;
 mod send;
-mod smtp;
-#[cfg(test)]
-mod smtp_peer;
-mod smtp_starttls;
 #[cfg(test)]
 mod test_letters;
 

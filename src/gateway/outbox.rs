@@ -9,8 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::compose::{Letterhead, compose};
-use super::read_back;
+use super::compose::{self, Letterhead, compose};
 use crate::config::{Agent, Fence, Hold, Mailbox, Settings};
 use crate::events::{EventKind, Events};
 use crate::mail::{Address, Draft, MessageId, OutgoingKind, Sealed};
@@ -106,7 +105,7 @@ impl Outbox for GatewayOutbox {
                 .await?;
             // Asked for again, the letter is the one that stands there already, not the one just sealed.
             let stored = self.store.outgoing_content(id.0).map_err(store_failed)?;
-            let message_id = stored.and_then(|(_, bytes)| read_back::message_id(&bytes)).unwrap_or(fresh);
+            let message_id = stored.and_then(|(_, bytes)| compose::message_id(&bytes)).unwrap_or(fresh);
             self.events.emit(Some(&context.run), kind, json!({ "outgoing": id.0 }));
             Ok(Posted { id, message_id, held })
         })

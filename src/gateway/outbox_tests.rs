@@ -4,6 +4,7 @@ use super::*;
 use crate::config::{Audience, Budget, OnLimit, OutgoingPolicy, Send as Way, TodoMode, ToolGrants};
 use crate::gateway::test_letters::{address, mailbox, settings};
 use crate::run::{Door, Identity, Party, RunId, ThreadId};
+use crate::store::{Filter, OpenOptions, View};
 
 /// Stands in the context where the tests do not go out through it.
 #[derive(Debug)]
@@ -67,10 +68,8 @@ fn context(fence: &[Fence]) -> RunContext {
     }
 }
 
-fn recipients(fence: &[Fence], kind: OutgoingKind, to: &[&str]) -> Result<Vec<Address>, OutboxError> {
-    let context = context(fence);
-    let mailbox = mailbox_of(&context.agent, &context.settings).unwrap();
-    let draft = Draft {
+fn draft(kind: OutgoingKind, to: &[&str]) -> Draft {
+    Draft {
         kind,
         to: to.iter().map(|one| address(one)).collect(),
         from: address("sundae@shop.example"),
@@ -79,8 +78,13 @@ fn recipients(fence: &[Fence], kind: OutgoingKind, to: &[&str]) -> Result<Vec<Ad
         in_reply_to: None,
         references: Vec::new(),
         effect_key: "key".to_owned(),
-    };
-    allowed_recipients(&context, mailbox, &draft)
+    }
+}
+
+fn recipients(fence: &[Fence], kind: OutgoingKind, to: &[&str]) -> Result<Vec<Address>, OutboxError> {
+    let context = context(fence);
+    let mailbox = mailbox_of(&context.agent, &context.settings).unwrap();
+    allowed_recipients(&context, mailbox, &draft(kind, to))
 }
 
 #[test]
@@ -162,4 +166,101 @@ fn the_delay_is_counted_from_now() {
     assert_eq!(delayed(now, Duration::ZERO), None);
     assert_eq!(delayed(now, Duration::from_secs(90)), Some(now + TimeDelta::seconds(90)));
     assert_eq!(delayed(now, Duration::MAX), None);
+}
+
+/// A store in a folder of its own, and the outbox over it.
+fn outbox() -> (tempfile::TempDir, Store, GatewayOutbox) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("test.db"), OpenOptions::default()).unwrap();
+    let outbox = GatewayOutbox::new(store.clone(), Events::default());
+    (folder, store, outbox)
+}
+
+fn rows(store: &Store) -> Vec<(String, String)> {
+    let rows = store.rows(View::Outgoing, &Filter::default()).unwrap();
+    rows.iter().map(|row| (row["kind"].as_str().unwrap().to_owned(), row["status"].as_str().unwrap().to_owned())).collect()
+}
+
+/// A context whose run and thread stand nowhere: the store keeps only what refers to real rows.
+fn free_context(change: impl FnOnce(&mut Agent, &mut Settings)) -> RunContext {
+    let mut context = context(&[Fence::Thread, Fence::Operator]);
+    let (mut agent, mut settings) = ((*context.agent).clone(), (*context.settings).clone());
+    change(&mut agent, &mut settings);
+    (context.agent, context.settings, context.thread) = (Arc::new(agent), Arc::new(settings), None);
+    context
+}
+
+#[tokio::test]
+async fn email_g1_asked_for_again_it_is_the_same_letter() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|_, _| {});
+    let first = outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
+    let again = outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
+    assert_eq!(first, again);
+    assert_eq!(rows(&store), [("tool".to_owned(), "queued".to_owned())]);
+    let other = Draft { effect_key: "other".to_owned(), ..draft(OutgoingKind::Tool, &["alice@example.com"]) };
+    assert_ne!(outbox.post(&context, other).await.unwrap().message_id, first.message_id);
+}
+
+#[tokio::test]
+async fn email_g7_what_the_law_forbids_is_not_in_the_store() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|_, _| {});
+    let stranger = outbox.post(&context, draft(OutgoingKind::Tool, &["mallory@evil.example"])).await;
+    assert!(matches!(stranger, Err(OutboxError::OutsideFence(_))));
+    let foreign = Draft { from: address("owner@shop.example"), ..draft(OutgoingKind::Tool, &["alice@example.com"]) };
+    assert!(matches!(outbox.post(&context, foreign).await, Err(OutboxError::Malformed(_))));
+    let empty = Draft { text: " \n".to_owned(), ..draft(OutgoingKind::Tool, &["alice@example.com"]) };
+    assert!(matches!(outbox.post(&context, empty).await, Err(OutboxError::Empty)));
+    assert!(rows(&store).is_empty());
+}
+
+#[tokio::test]
+async fn a_first_contact_is_held_and_never_leaves_by_itself() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|agent, _| agent.outgoing.hold = Hold::FirstContact);
+    let posted = outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
+    assert_eq!(posted.held.as_deref(), Some("hold: first_contact"));
+    assert_eq!(rows(&store), [("tool".to_owned(), "held".to_owned())]);
+    assert!(store.claim_outgoing("shop", Utc::now(), 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_delayed_letter_is_not_due_before_its_time() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|agent, _| agent.outgoing.delay = Duration::from_secs(600));
+    outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
+    assert!(store.claim_outgoing("shop", Utc::now(), 10).await.unwrap().is_empty());
+    assert_eq!(store.claim_outgoing("shop", Utc::now() + TimeDelta::minutes(11), 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn operator_mails_are_capped_and_replies_are_not_counted() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|_, settings| settings.limits.operator_mails_per_hour = 2);
+    for n in 0..3 {
+        let question = Draft { effect_key: format!("q{n}"), ..draft(OutgoingKind::Question, &["owner@shop.example"]) };
+        let posted = outbox.post(&context, question).await;
+        assert_eq!(posted.is_ok(), n < 2);
+        let reply = Draft { effect_key: format!("r{n}"), ..draft(OutgoingKind::Reply, &["alice@example.com"]) };
+        outbox.post(&context, reply).await.unwrap();
+    }
+    let notices = Notices::new(store.clone(), Events::default(), Arc::clone(&context.settings), "shop");
+    assert!(!notices.tell("key", Duration::from_secs(60), "s", "t").await, "a notice counts too");
+    assert_eq!(rows(&store).len(), 5);
+}
+
+#[tokio::test]
+async fn a_notice_is_said_once_in_its_window() {
+    let (_folder, store, _outbox) = outbox();
+    let context = free_context(|_, _| {});
+    let notices = Notices::new(store.clone(), Events::default(), Arc::clone(&context.settings), "shop");
+    assert!(notices.tell("imap.login:shop", Duration::from_secs(60), "The server is away", "Since noon.").await);
+    assert!(!notices.tell("imap.login:shop", Duration::from_secs(60), "The server is away", "Since noon.").await);
+    assert!(notices.tell("disk", Duration::from_secs(60), "The disk is full", "Make room.").await);
+    let claimed = store.claim_outgoing("shop", Utc::now(), 10).await.unwrap();
+    assert_eq!(claimed.len(), 2);
+    assert!(claimed.iter().all(|letter| letter.recipient == address("owner@shop.example") && letter.kind == OutgoingKind::Notice));
+    let text = String::from_utf8(claimed[0].bytes.clone()).unwrap();
+    assert!(text.contains("Auto-Submitted: auto-generated") && text.contains("X-Dutiful-Install: "));
 }

@@ -2,11 +2,11 @@ use std::sync::atomic::AtomicUsize;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::Security;
-use crate::gateway::smtp_peer::{Act, Peer, client_tls};
+use crate::gateway::send::smtp_peer::{Act, Peer, client_tls};
 use crate::gateway::test_letters::{address, mailbox, settings};
 use crate::mail::Sealed;
 use crate::store::{Filter, OpenOptions, QueueOutgoing, View};
@@ -23,13 +23,13 @@ struct Office {
 
 struct Working {
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinSet<()>,
 }
 
 impl Working {
-    async fn stop(self) {
+    async fn stop(mut self) {
         self.stop.cancel();
-        self.task.await.unwrap();
+        self.task.join_next().await.unwrap().unwrap();
     }
 }
 
@@ -62,7 +62,9 @@ impl Office {
 
     fn work(&self) -> Working {
         let stop = CancellationToken::new();
-        Working { task: tokio::spawn(serve(self.sender(), stop.clone())), stop }
+        let mut task = JoinSet::new();
+        task.spawn(serve(self.sender(), stop.clone()));
+        Working { stop, task }
     }
 
     async fn queue(&self, name: &str) {

@@ -58,6 +58,17 @@ pub(super) enum Rest {
     Quota(String),
 }
 
+impl Rest {
+    /// One word for logs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Rest::Unreachable(_) => "unreachable",
+            Rest::Login(_) => "login",
+            Rest::Quota(_) => "quota",
+        }
+    }
+}
+
 /// What an SMTP outcome means.
 pub(super) fn judge(outcome: Outcome, letter: &ClaimedOutgoing, queue_age: Duration, now: DateTime<Utc>) -> Judged {
     let flows = |sent| Judged { sent, queue: Queue::Flows };

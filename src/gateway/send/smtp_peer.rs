@@ -9,7 +9,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{Security, ServerAddress};
@@ -29,19 +29,14 @@ pub(super) enum Act {
 /// `DATA`, `content` (after the first line of the message), `dot`, `RSET`, `NOOP`.
 type Script = BTreeMap<&'static str, Vec<Act>>;
 
-/// A running peer; its task ends with it.
+/// A running peer.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: ServerAddress,
     seen: Arc<Mutex<Vec<u8>>>,
     connections: Arc<Mutex<usize>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// Ended when dropped.
+    _task: JoinSet<()>,
 }
 
 impl Peer {
@@ -60,14 +55,15 @@ impl Peer {
         let connections = Arc::new(Mutex::new(0));
         let server = Server { script: Arc::new(Mutex::new(acts)), seen: Arc::clone(&seen), tls: acceptor(certificate), security };
         let counter = Arc::clone(&connections);
-        let task = tokio::spawn(async move {
-            let mut open = tokio::task::JoinSet::new();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut open = JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
                 *counter.lock().unwrap() += 1;
                 open.spawn(server.clone().connection(tcp));
             }
         });
-        Peer { address, seen, connections, task }
+        Peer { address, seen, connections, _task: task }
     }
 
     /// Everything that was sent, inside TLS and outside.
@@ -82,13 +78,13 @@ impl Peer {
 
 /// A client configuration that trusts the test CA.
 pub(super) fn client_tls() -> Arc<rustls::ClientConfig> {
-    Arc::new(crate::tls::client_config(Some(include_bytes!("../../tests/tls/ca.pem"))).unwrap())
+    Arc::new(crate::tls::client_config(Some(include_bytes!("../../../tests/tls/ca.pem"))).unwrap())
 }
 
 fn acceptor(certificate: &str) -> TlsAcceptor {
     let (chain, key): (&[u8], &[u8]) = match certificate {
-        "server" => (include_bytes!("../../tests/tls/server.pem"), include_bytes!("../../tests/tls/server.key")),
-        _ => (include_bytes!("../../tests/tls/wrong.pem"), include_bytes!("../../tests/tls/wrong.key")),
+        "server" => (include_bytes!("../../../tests/tls/server.pem"), include_bytes!("../../../tests/tls/server.key")),
+        _ => (include_bytes!("../../../tests/tls/wrong.pem"), include_bytes!("../../../tests/tls/wrong.key")),
     };
     let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>().unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -133,9 +129,9 @@ impl Server {
         self.answer(stream, "greeting", "220 peer").await?;
         loop {
             match self.command(stream).await?.as_str() {
-                "EHLO" => drop(self.answer(stream, "EHLO", "250-peer\r\n250 STARTTLS").await?),
-                "STARTTLS" => return self.answer(stream, "STARTTLS", "220 go").await.map(drop),
-                _ => drop(self.answer(stream, "other", "530 must issue STARTTLS first").await?),
+                "EHLO" => self.answer(stream, "EHLO", "250-peer\r\n250 STARTTLS").await.map(|_| ())?,
+                "STARTTLS" => return self.answer(stream, "STARTTLS", "220 go").await.map(|_| ()),
+                _ => self.answer(stream, "other", "530 must issue STARTTLS first").await.map(|_| ())?,
             }
         }
     }
@@ -179,7 +175,7 @@ impl Server {
             }
             first = false;
             if line == ".\r\n" {
-                return self.answer(stream, "dot", "250 2.0.0 queued").await.map(drop);
+                return self.answer(stream, "dot", "250 2.0.0 queued").await.map(|_| ());
             }
         }
     }

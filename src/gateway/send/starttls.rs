@@ -4,8 +4,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::connect::DialError;
 use crate::config::ServerAddress;
+use crate::gateway::connect::DialError;
 
 /// The longest reply that is read.
 const REPLY_BYTES: usize = 16 * 1024;

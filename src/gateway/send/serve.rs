@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::deliver_local::{self, Delivered};
 use super::ladder::{self, Queue, Rest, judge};
-use super::login::login_for;
-use super::outbox::Notices;
 use super::smtp::{Outcome, Patience, Server, Session};
 use crate::config::{Mailbox, OnUncertain, Send as Way, Settings};
 use crate::events::{EventKind, Events};
+use crate::gateway::login::login_for;
+use crate::gateway::outbox::Notices;
 use crate::mail::{MessageId, OutgoingKind};
 use crate::store::{ClaimedOutgoing, Sent, Store, StoreError};
 
@@ -306,7 +306,9 @@ impl Lane<'_> {
             Queue::Rests(rest) => rest,
         };
         let (pause, away) = self.sender.health().note_failure(&rest);
-        tracing::warn!(mailbox, seconds = pause.as_secs(), reason = ?rest, "sending pauses");
+        // What a server says may name people: not above DEBUG (email K1).
+        tracing::warn!(mailbox, seconds = pause.as_secs(), reason = rest.word(), "sending pauses");
+        tracing::debug!(mailbox, ?rest, "sending pauses");
         let (key, what, reason) = match rest {
             Rest::Unreachable(_) if away < self.sender.settings.limits.alarm_after => return,
             Rest::Unreachable(reason) => ("unreachable", "the server cannot be reached", reason),
@@ -446,5 +448,5 @@ async fn retry_or_fail(verb: &str, error: &StoreError) -> Result<(), StoreFailed
 }
 
 #[cfg(test)]
-#[path = "send_tests.rs"]
+#[path = "serve_tests.rs"]
 mod tests;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::Secret;
-use crate::gateway::smtp_peer::{Act, Peer, client_tls};
+use crate::gateway::send::smtp_peer::{Act, Peer, client_tls};
 use crate::gateway::test_letters::{address, claimed};
 
 /// Long enough for loopback, short enough for a test that waits it out.
