@@ -1,6 +1,7 @@
 //! Connections to mail servers, for IMAP and SMTP alike: TCP, then TLS before anything secret is said
 //! (security S32). Each step is bounded in time.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -51,17 +52,17 @@ pub(super) enum DialError {
 }
 
 impl DialError {
-    fn unreachable(address: &ServerAddress, reason: impl ToString) -> DialError {
+    fn unreachable(address: &ServerAddress, reason: &dyn Display) -> DialError {
         DialError::Unreachable { host: address.host.clone(), reason: reason.to_string() }
     }
 
     /// For the dialogue before STARTTLS.
-    pub(super) fn untrusted(address: &ServerAddress, reason: impl ToString) -> DialError {
+    pub(super) fn untrusted(address: &ServerAddress, reason: &dyn Display) -> DialError {
         DialError::Untrusted { host: address.host.clone(), reason: reason.to_string() }
     }
 
     /// For the dialogue before STARTTLS.
-    pub(super) fn lost(address: &ServerAddress, reason: impl ToString) -> DialError {
+    pub(super) fn lost(address: &ServerAddress, reason: &dyn Display) -> DialError {
         DialError::unreachable(address, reason)
     }
 }
@@ -98,14 +99,14 @@ where
         Security::Implicit => secure(address, tls, tcp).await,
         Security::StartTls => {
             let agreed = timeout(HANDSHAKE_TIME, starttls(tcp)).await;
-            secure(address, tls, agreed.map_err(|_| DialError::unreachable(address, "no answer before STARTTLS"))??).await
+            secure(address, tls, agreed.map_err(|_| DialError::unreachable(address, &"no answer before STARTTLS"))??).await
         }
         Security::Plaintext => {
-            let peer = tcp.peer_addr().map_err(|error| DialError::unreachable(address, error))?;
+            let peer = tcp.peer_addr().map_err(|error| DialError::unreachable(address, &error))?;
             if peer.ip().is_loopback() {
                 Ok(MailStream::Plain(tcp))
             } else {
-                Err(DialError::untrusted(address, "it is not on this machine, and plaintext was configured"))
+                Err(DialError::untrusted(address, &"it is not on this machine, and plaintext was configured"))
             }
         }
     }
@@ -113,16 +114,16 @@ where
 
 async fn connect(address: &ServerAddress) -> Result<TcpStream, DialError> {
     let found = timeout(NAME_TIME, lookup_host((address.host.as_str(), address.port))).await;
-    let found = found.map_err(|_| DialError::unreachable(address, "its name does not resolve in time"))?;
+    let found = found.map_err(|_| DialError::unreachable(address, &"its name does not resolve in time"))?;
     let mut reason = "its name has no address".to_owned();
-    for candidate in found.map_err(|error| DialError::unreachable(address, error))? {
+    for candidate in found.map_err(|error| DialError::unreachable(address, &error))? {
         match timeout(TCP_TIME, connect_to(candidate)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => reason = error.to_string(),
             Err(_) => reason = "no answer in time".to_owned(),
         }
     }
-    Err(DialError::unreachable(address, reason))
+    Err(DialError::unreachable(address, &reason))
 }
 
 async fn connect_to(candidate: SocketAddr) -> io::Result<TcpStream> {
@@ -135,13 +136,13 @@ async fn connect_to(candidate: SocketAddr) -> io::Result<TcpStream> {
 }
 
 async fn secure(address: &ServerAddress, tls: &Arc<ClientConfig>, tcp: TcpStream) -> Result<MailStream, DialError> {
-    let name = ServerName::try_from(address.host.clone()).map_err(|error| DialError::untrusted(address, error))?;
+    let name = ServerName::try_from(address.host.clone()).map_err(|error| DialError::untrusted(address, &error))?;
     match timeout(HANDSHAKE_TIME, TlsConnector::from(Arc::clone(tls)).connect(name, tcp)).await {
         Ok(Ok(stream)) => Ok(MailStream::Tls(Box::new(stream))),
         // rustls reports what it refuses as InvalidData; everything else is the network.
-        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(DialError::untrusted(address, error)),
-        Ok(Err(error)) => Err(DialError::unreachable(address, error)),
-        Err(_) => Err(DialError::unreachable(address, "no TLS handshake in time")),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(DialError::untrusted(address, &error)),
+        Ok(Err(error)) => Err(DialError::unreachable(address, &error)),
+        Err(_) => Err(DialError::unreachable(address, &"no TLS handshake in time")),
     }
 }
 

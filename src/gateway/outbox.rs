@@ -9,8 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 
-use super::compose::{Letterhead, compose};
-use super::read_back;
+use super::compose::{self, Letterhead, compose};
 use crate::config::{Agent, Fence, Hold, Mailbox, Settings};
 use crate::events::{EventKind, Events};
 use crate::mail::{Address, Draft, MessageId, OutgoingKind, Sealed};
@@ -52,23 +51,6 @@ impl GatewayOutbox {
         Ok((composed.text, composed.bytes))
     }
 
-    /// Why a letter waits for a person, if it does. Word to the operator alone never waits for the operator.
-    fn held(&self, context: &RunContext, recipients: &[Address]) -> Result<Option<String>, OutboxError> {
-        let others = || recipients.iter().filter(|recipient| **recipient != context.settings.operator);
-        match context.agent.outgoing.hold {
-            Hold::Always if others().next().is_some() => Ok(Some("hold: always".to_owned())),
-            Hold::FirstContact => {
-                for recipient in others() {
-                    if !self.store.has_written_to(recipient).map_err(store_failed)? {
-                        return Ok(Some("hold: first_contact".to_owned()));
-                    }
-                }
-                Ok(None)
-            }
-            Hold::Always | Hold::Never => Ok(None),
-        }
-    }
-
     async fn queue(&self, outgoing: QueueOutgoing) -> Result<OutgoingId, OutboxError> {
         let ids = self.store.queue(outgoing).await.map_err(store_failed)?;
         ids.first().copied().ok_or_else(|| OutboxError::Store(anyhow::anyhow!("the store gave no row")))
@@ -86,7 +68,8 @@ impl Outbox for GatewayOutbox {
         if counts_as_operator_mail(draft.kind) {
             within_operator_limit(&self.store, &context.settings, now)?;
         }
-        let held = self.held(context, &recipients)?;
+        let strangers = |recipient: &Address| self.store.has_written_to(recipient).map(|written| !written).map_err(store_failed);
+        let held = held_reason(context.agent.outgoing.hold, &context.settings.operator, &recipients, strangers)?;
         let to_operator_only = recipients.iter().all(|recipient| *recipient == context.settings.operator);
         let message_id = MessageId::mint(random()?, mailbox.address.domain());
         let draft = Draft { to: recipients, ..draft };
@@ -122,7 +105,7 @@ impl Outbox for GatewayOutbox {
                 .await?;
             // Asked for again, the letter is the one that stands there already, not the one just sealed.
             let stored = self.store.outgoing_content(id.0).map_err(store_failed)?;
-            let message_id = stored.and_then(|(_, bytes)| read_back::message_id(&bytes)).unwrap_or(fresh);
+            let message_id = stored.and_then(|(_, bytes)| compose::message_id(&bytes)).unwrap_or(fresh);
             self.events.emit(Some(&context.run), kind, json!({ "outgoing": id.0 }));
             Ok(Posted { id, message_id, held })
         })
@@ -242,6 +225,28 @@ fn inside_fence(context: &RunContext, mailbox: &Mailbox, kind: OutgoingKind) -> 
         OutgoingKind::Notice => BTreeSet::from([operator.clone()]),
         OutgoingKind::Tool => fenced(),
         OutgoingKind::Report => fenced().into_iter().chain([operator.clone()]).collect(),
+    }
+}
+
+/// Why a letter waits for a person, if it does. Word to the operator alone never waits for the operator.
+fn held_reason(
+    hold: Hold,
+    operator: &Address,
+    recipients: &[Address],
+    is_stranger: impl Fn(&Address) -> Result<bool, OutboxError>,
+) -> Result<Option<String>, OutboxError> {
+    let mut others = recipients.iter().filter(|recipient| *recipient != operator);
+    match hold {
+        Hold::Never => Ok(None),
+        Hold::Always => Ok(others.next().map(|_| "hold: always".to_owned())),
+        Hold::FirstContact => {
+            for recipient in others {
+                if is_stranger(recipient)? {
+                    return Ok(Some("hold: first_contact".to_owned()));
+                }
+            }
+            Ok(None)
+        }
     }
 }
 

@@ -1,7 +1,13 @@
 //! Letters for the tests of the sending side.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use chrono::{TimeZone, Utc};
 
+use crate::config::{
+    AfterProcessing, Contact, Limits, Mailbox, OnUncertain, Receive, Retention, Send, SentCopy, Settings, Telemetry, Trust,
+};
 use crate::mail::{Address, MessageId, OutgoingKind};
 use crate::run::OutgoingId;
 use crate::store::ClaimedOutgoing;
@@ -23,5 +29,69 @@ pub(super) fn claimed(name: &str) -> ClaimedOutgoing {
         attempts: 1,
         resends: 0,
         queued_at: Utc.with_ymd_and_hms(2026, 11, 30, 12, 0, 0).unwrap(),
+    }
+}
+
+/// A mailbox that sends to `send`.
+pub(super) fn mailbox(send: Send) -> Mailbox {
+    Mailbox {
+        name: "shop".to_owned(),
+        address: address("sundae@shop.example"),
+        aliases: vec![address("help@shop.example")],
+        receive: Receive::Maildir("/nowhere".into()),
+        send,
+        username: None,
+        password: None,
+        token_command: None,
+        folder: "INBOX".to_owned(),
+        agent: Some("sundae".to_owned()),
+        ca: None,
+        trusted_authserv_ids: Vec::new(),
+        own_lists: Vec::new(),
+        forms: Vec::new(),
+        poll: Duration::from_secs(60),
+        after_processing: AfterProcessing::None,
+        sent_copy: SentCopy::Off,
+        on_uncertain: OnUncertain::ResendOnce,
+        trust: Trust::None,
+    }
+}
+
+/// Settings with that mailbox and the contact `supplier`.
+pub(super) fn settings(mailbox: Mailbox) -> Settings {
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let supplier = Contact { name: "supplier".to_owned(), address: address("orders@supplier.example") };
+    Settings {
+        home: "/".into(),
+        store: "/nowhere".into(),
+        mailboxes: BTreeMap::from([(mailbox.name.clone(), mailbox)]),
+        models: BTreeMap::new(),
+        tools: BTreeMap::new(),
+        contacts: BTreeMap::from([(supplier.name.clone(), supplier)]),
+        operator: address("owner@shop.example"),
+        customers: None,
+        limits: Limits {
+            concurrent_runs: 16,
+            run_time: hours(1),
+            tool_calls_per_round: 16,
+            tool_calls_per_run: 64,
+            parallel_tools: 8,
+            tool_result_bytes: 102_400,
+            letter_bytes: 25_000_000,
+            replies_per_thread_per_hour: 10,
+            replies_per_thread_per_day: 30,
+            replies_per_sender_per_hour: 20,
+            replies_per_domain_per_hour: 100,
+            replies_per_day: 2000,
+            operator_mails_per_hour: 60,
+            question_expires: hours(24),
+            question_reminder: hours(24),
+            approval_expires: hours(24),
+            queue_age: hours(48),
+            shutdown_grace: Duration::from_secs(30),
+            alarm_after: Duration::from_secs(900),
+        },
+        telemetry: Telemetry { log: "info".to_owned(), log_dir: "/nowhere".into() },
+        retention: Retention { raw: hours(1), transcripts: hours(1), attachments: hours(1), audit: hours(1) },
     }
 }

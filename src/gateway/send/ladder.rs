@@ -58,6 +58,17 @@ pub(super) enum Rest {
     Quota(String),
 }
 
+impl Rest {
+    /// One word for logs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Rest::Unreachable(_) => "unreachable",
+            Rest::Login(_) => "login",
+            Rest::Quota(_) => "quota",
+        }
+    }
+}
+
 /// What an SMTP outcome means.
 pub(super) fn judge(outcome: Outcome, letter: &ClaimedOutgoing, queue_age: Duration, now: DateTime<Utc>) -> Judged {
     let flows = |sent| Judged { sent, queue: Queue::Flows };
@@ -66,6 +77,9 @@ pub(super) fn judge(outcome: Outcome, letter: &ClaimedOutgoing, queue_age: Durat
     match outcome {
         Outcome::Accepted => flows(Sent::Accepted),
         Outcome::Uncertain(error) => flows(Sent::Uncertain { check_at: now + DOUBT, error }),
+        Outcome::Unreachable(error) if letter_ends(letter, queue_age).is_some_and(|end| now > end) => {
+            Judged { sent: Sent::Failed { error: format!("given up: {error}") }, queue: Queue::Rests(Rest::Unreachable(error)) }
+        }
         Outcome::Unreachable(error) => rests(Rest::Unreachable(error.clone()), error),
         Outcome::LoginRefused(error) => rests(Rest::Login(error.clone()), error),
         Outcome::Broken(error) => flows(later(error, letter, queue_age, now)),
@@ -81,12 +95,17 @@ pub(super) fn later(error: String, letter: &ClaimedOutgoing, queue_age: Duration
     let attempts = usize::try_from(letter.attempts).unwrap_or(usize::MAX).saturating_sub(1);
     let wait = STEPS.get(attempts).copied().unwrap_or(TimeDelta::hours(12));
     let at = now + wait;
-    let too_old = TimeDelta::from_std(queue_age).is_ok_and(|age| at > letter.queued_at + age);
+    let too_old = letter_ends(letter, queue_age).is_some_and(|end| at > end);
     if too_old {
         Sent::Failed { error: format!("given up after {} attempts: {error}", letter.attempts) }
     } else {
         Sent::Later { at, error }
     }
+}
+
+/// Until when a letter is tried.
+fn letter_ends(letter: &ClaimedOutgoing, queue_age: Duration) -> Option<DateTime<Utc>> {
+    letter.queued_at.checked_add_signed(TimeDelta::from_std(queue_age).ok()?)
 }
 
 /// How long the queue rests; `failures` counts them since the last success, this one included.
@@ -126,8 +145,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(waits, [1, 5, 15, 60, 180, 360, 720, 720]);
-        assert_eq!(error, "given up after 9 attempts: 451 later");
+        assert_eq!(waits, [1, 5, 15, 60, 180, 360, 720, 720, 720], "the last one within 48 h");
+        assert_eq!(error, "given up after 10 attempts: 451 later");
     }
 
     #[test]
@@ -156,6 +175,14 @@ mod tests {
             Sent::Uncertain { check_at: now + TimeDelta::minutes(10), error: "cut".into() }
         );
         assert_eq!(judged(Outcome::Accepted).sent, Sent::Accepted);
+    }
+
+    #[test]
+    fn email_g10_a_letter_too_old_is_given_up_even_while_nobody_can_be_reached() {
+        let letter = claimed("one");
+        let judged = |hours| judge(Outcome::Unreachable("x".into()), &letter, QUEUE_AGE, letter.queued_at + TimeDelta::hours(hours));
+        assert!(matches!(judged(48).sent, Sent::Unreached { .. }));
+        assert!(matches!(judged(49), Judged { sent: Sent::Failed { .. }, queue: Queue::Rests(_) }));
     }
 
     #[test]

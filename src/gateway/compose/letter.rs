@@ -30,33 +30,38 @@ const SUPPRESS: &str = "DR, RN, NRN, OOF, AutoReply";
 
 /// What a letter carries besides its draft. All of it is the operator's; nothing is a model's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Letterhead<'a> {
+pub(in crate::gateway) struct Letterhead<'a> {
     /// The From name (email G5).
-    pub(super) display_name: Option<&'a str>,
+    pub(in crate::gateway) display_name: Option<&'a str>,
     /// Under the text.
-    pub(super) signature: Option<&'a str>,
+    pub(in crate::gateway) signature: Option<&'a str>,
     /// Hosts that may be live links.
-    pub(super) links: &'a BTreeSet<String>,
+    pub(in crate::gateway) links: &'a BTreeSet<String>,
     /// This installation, for recognising our own echo (email F6).
-    pub(super) install_id: &'a str,
+    pub(in crate::gateway) install_id: &'a str,
 }
 
 /// A letter as composed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Composed {
+pub(in crate::gateway) struct Composed {
     /// The subject as written.
-    pub(super) subject: String,
+    pub(in crate::gateway) subject: String,
     /// The text as written, without signature.
-    pub(super) text: String,
+    pub(in crate::gateway) text: String,
     /// The whole message, CRLF lines.
-    pub(super) bytes: Vec<u8>,
+    pub(in crate::gateway) bytes: Vec<u8>,
 }
 
 /// Builds the bytes of a letter. The same values give the same bytes.
 ///
 /// # Errors
 /// [`OutboxError::Empty`] without a text, [`OutboxError::Malformed`] when the bytes do not say what the draft says.
-pub(super) fn compose(draft: &Draft, head: Letterhead<'_>, message_id: &MessageId, now: DateTime<Utc>) -> Result<Composed, OutboxError> {
+pub(in crate::gateway) fn compose(
+    draft: &Draft,
+    head: Letterhead<'_>,
+    message_id: &MessageId,
+    now: DateTime<Utc>,
+) -> Result<Composed, OutboxError> {
     let text = bounded_text(&draft.text);
     if text.is_empty() {
         return Err(OutboxError::Empty);
@@ -185,5 +190,5 @@ fn bounded_text(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "compose_tests.rs"]
+#[path = "letter_tests.rs"]
 mod tests;

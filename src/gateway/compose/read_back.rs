@@ -129,7 +129,7 @@ fn plain_text(message: &Message<'_>) -> Option<String> {
 }
 
 /// The Message-ID of finished bytes.
-pub(super) fn message_id(bytes: &[u8]) -> Option<MessageId> {
+pub(in crate::gateway) fn message_id(bytes: &[u8]) -> Option<MessageId> {
     let message = MessageParser::default().parse_headers(bytes)?;
     let value = message.header(HeaderName::MessageId)?;
     MessageId::parse(value.as_text()?)

@@ -21,10 +21,10 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connect::{DialError, MailStream, dial};
-use super::login::Login;
-use super::smtp_starttls;
+use super::starttls;
 use crate::config::{Security, ServerAddress};
+use crate::gateway::connect::{DialError, MailStream, dial};
+use crate::gateway::login::Login;
 use crate::mail::Address;
 use crate::store::ClaimedOutgoing;
 
@@ -174,7 +174,7 @@ impl Session {
     /// Connects, protects the connection, logs in.
     pub(super) async fn open(server: &Server<'_>, login: Option<&Login>) -> Result<Session, Outcome> {
         let (address, patience) = (server.address, server.patience);
-        let stream = dial(address, server.tls, |tcp| smtp_starttls::agree(address, server.hello, tcp)).await;
+        let stream = dial(address, server.tls, |tcp| starttls::agree(address, server.hello, tcp)).await;
         let stream = stream.map_err(|error: DialError| Outcome::Unreachable(error.to_string()))?;
         // After STARTTLS no second greeting comes, but lettre waits for one.
         let greeting: &[u8] = if address.security == Security::StartTls { b"220 x\r\n" } else { b"" };

@@ -4,8 +4,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::connect::DialError;
 use crate::config::ServerAddress;
+use crate::gateway::connect::DialError;
 
 /// The longest reply that is read.
 const REPLY_BYTES: usize = 16 * 1024;
@@ -21,19 +21,19 @@ pub(super) async fn agree(address: &ServerAddress, hello: &str, mut tcp: TcpStre
 /// Says `line`, reads exactly one reply, which must have this code.
 async fn exchange(address: &ServerAddress, tcp: &mut TcpStream, line: Option<&str>, code: &str) -> Result<(), DialError> {
     if let Some(line) = line {
-        tcp.write_all(line.as_bytes()).await.map_err(|error| DialError::lost(address, error))?;
+        tcp.write_all(line.as_bytes()).await.map_err(|error| DialError::lost(address, &error))?;
     }
     let mut read = Vec::new();
     loop {
         match reply_end(&read) {
-            Some(end) if end < read.len() => return Err(DialError::untrusted(address, "it speaks out of turn before TLS")),
+            Some(end) if end < read.len() => return Err(DialError::untrusted(address, &"it speaks out of turn before TLS")),
             Some(_) => break,
-            None if read.len() > REPLY_BYTES => return Err(DialError::untrusted(address, "its reply has no end")),
+            None if read.len() > REPLY_BYTES => return Err(DialError::untrusted(address, &"its reply has no end")),
             None => {}
         }
-        let count = tcp.read_buf(&mut read).await.map_err(|error| DialError::lost(address, error))?;
+        let count = tcp.read_buf(&mut read).await.map_err(|error| DialError::lost(address, &error))?;
         if count == 0 {
-            return Err(DialError::lost(address, "it hung up before TLS"));
+            return Err(DialError::lost(address, &"it hung up before TLS"));
         }
     }
     let reply = String::from_utf8_lossy(&read);
@@ -42,8 +42,8 @@ async fn exchange(address: &ServerAddress, tcp: &mut TcpStream, line: Option<&st
     }
     let shown: String = reply.chars().filter(|c| !c.is_control()).take(200).collect();
     match line {
-        Some("STARTTLS\r\n") => Err(DialError::untrusted(address, format!("it refuses STARTTLS: {shown}"))),
-        _ => Err(DialError::lost(address, shown)),
+        Some("STARTTLS\r\n") => Err(DialError::untrusted(address, &format!("it refuses STARTTLS: {shown}"))),
+        _ => Err(DialError::lost(address, &shown)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! look into letters that are in doubt (email G9-G13).
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::deliver_local::{self, Delivered};
 use super::ladder::{self, Queue, Rest, judge};
-use super::login::login_for;
-use super::outbox::Notices;
 use super::smtp::{Outcome, Patience, Server, Session};
 use crate::config::{Mailbox, OnUncertain, Send as Way, Settings};
 use crate::events::{EventKind, Events};
+use crate::gateway::login::login_for;
+use crate::gateway::outbox::Notices;
 use crate::mail::{MessageId, OutgoingKind};
 use crate::store::{ClaimedOutgoing, Sent, Store, StoreError};
 
@@ -51,6 +52,8 @@ pub struct Sender {
     patience: Patience,
     warm: Arc<Notify>,
     overflow: Notify,
+    /// The first lane has letters in hand: the second listens for it meanwhile.
+    first_is_busy: AtomicBool,
     health: Mutex<Health>,
 }
 
@@ -59,6 +62,22 @@ pub struct Sender {
 struct Health {
     failures: u32,
     rests_until: Option<Instant>,
+    unreachable_since: Option<Instant>,
+}
+
+impl Health {
+    /// Begins a pause. Gives how long it is, and for how long the server has been unreachable.
+    fn note_failure(&mut self, rest: &Rest) -> (Duration, Duration) {
+        let now = Instant::now();
+        self.failures = self.failures.saturating_add(1);
+        let pause = ladder::pause(rest, self.failures);
+        self.rests_until = Some(now + pause);
+        let since = match rest {
+            Rest::Unreachable(_) => *self.unreachable_since.get_or_insert(now),
+            Rest::Login(_) | Rest::Quota(_) => now,
+        };
+        (pause, now.saturating_duration_since(since))
+    }
 }
 
 impl fmt::Debug for Sender {
@@ -82,6 +101,7 @@ impl Sender {
             patience: Patience::default(),
             warm: Arc::new(Notify::new()),
             overflow: Notify::new(),
+            first_is_busy: AtomicBool::new(false),
             health: Mutex::default(),
         }
     }
@@ -141,20 +161,25 @@ impl Lane<'_> {
             tokio::pin!(waiting);
             if self.first {
                 waiting.as_mut().enable();
+                self.sender.first_is_busy.store(true, Ordering::Relaxed);
             }
-            match self.work(stop).await {
+            let worked = self.work(stop).await;
+            if self.first {
+                self.sender.first_is_busy.store(false, Ordering::Relaxed);
+            }
+            match worked {
                 Ok(0) => {}
                 Ok(_) => continue,
                 Err(StoreFailed) => break,
             }
             let longest = self.wait_limit().await;
-            let expiry = self.session.as_ref().map_or_else(|| Instant::now() + LONGEST_WAIT, Session::expires_at);
+            let expiry = self.session.as_ref().map_or_else(Instant::now, Session::expires_at);
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = &mut waiting, if self.first => {}
                 () = self.sender.warm.notified(), if self.first => self.warm_up().await,
                 () = self.sender.overflow.notified(), if !self.first => {}
-                () = sleep(longest), if self.first => {}
+                () = sleep(longest) => {}
                 () = sleep_until(expiry), if self.session.is_some() => self.hang_up().await,
             }
         }
@@ -163,6 +188,9 @@ impl Lane<'_> {
 
     /// One round: doubtful letters, then a batch. Gives how many letters were dealt with.
     async fn work(&mut self, stop: &CancellationToken) -> Result<usize, StoreFailed> {
+        if !self.first && !self.sender.first_is_busy.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
         let looked_into = if self.first { self.look_into_doubtful(stop).await? } else { 0 };
         if self.sender.rests_until().is_some() {
             return Ok(looked_into);
@@ -189,6 +217,9 @@ impl Lane<'_> {
 
     /// How long nothing can happen by itself.
     async fn wait_limit(&self) -> Duration {
+        if !self.first {
+            return LONGEST_WAIT;
+        }
         if let Some(until) = self.sender.rests_until() {
             return until.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
         }
@@ -231,11 +262,11 @@ impl Lane<'_> {
 
     /// Keeps the connection if it still answers, else opens one (email G13).
     async fn ready_session(&mut self) -> Result<(), Outcome> {
-        if let Some(mut session) = self.session.take() {
-            if session.is_ready().await {
-                self.session = Some(session);
-                return Ok(());
-            }
+        if let Some(mut session) = self.session.take()
+            && session.is_ready().await
+        {
+            self.session = Some(session);
+            return Ok(());
         }
         let Way::Smtp(address) = &self.sender.mailbox.send else { return Ok(()) };
         let login = login_for(&self.sender.mailbox, &self.sender.settings.home).await.map_err(Outcome::LoginRefused)?;
@@ -274,21 +305,18 @@ impl Lane<'_> {
             }
             Queue::Rests(rest) => rest,
         };
-        let pause = {
-            let mut health = self.sender.health();
-            health.failures = health.failures.saturating_add(1);
-            let pause = ladder::pause(&rest, health.failures);
-            health.rests_until = Some(Instant::now() + pause);
-            pause
-        };
-        tracing::warn!(mailbox, seconds = pause.as_secs(), reason = ?rest, "sending pauses");
+        let (pause, away) = self.sender.health().note_failure(&rest);
+        // What a server says may name people: not above DEBUG (email K1).
+        tracing::warn!(mailbox, seconds = pause.as_secs(), reason = rest.word(), "sending pauses");
+        tracing::debug!(mailbox, ?rest, "sending pauses");
         let (key, what, reason) = match rest {
-            Rest::Unreachable(_) => return,
+            Rest::Unreachable(_) if away < self.sender.settings.limits.alarm_after => return,
+            Rest::Unreachable(reason) => ("unreachable", "the server cannot be reached", reason),
             Rest::Login(reason) => ("login", "the server refuses the login", reason),
             Rest::Quota(reason) => ("quota", "the account may send no more for now", reason),
         };
         let text = format!(
-            "Letters of the mailbox {mailbox} wait: {what}.\n\nThe server said: {reason}\n\nThey leave by themselves once that is mended."
+            "Letters of the mailbox {mailbox} wait: {what}.\n\nWhat was seen: {reason}\n\nThey leave by themselves once that is mended."
         );
         self.sender.notices.tell(&format!("send.{key}:{mailbox}"), TELL_WINDOW, &format!("Mailbox {mailbox} cannot send"), &text).await;
     }
@@ -298,8 +326,14 @@ impl Lane<'_> {
         loop {
             match self.sender.store.settle(letter.id, sent.clone(), Utc::now()).await {
                 Ok(()) => break,
-                // A later daemon owns the letter now, and judges it.
-                Err(StoreError::Superseded) => return Err(StoreFailed),
+                // Somebody has decided about a letter in doubt meanwhile.
+                Err(StoreError::Superseded) => return Ok(()),
+                // A fault of ours would not go away by asking again. The letter stays owned, and is looked into
+                // as doubtful at the next start.
+                Err(error @ StoreError::Fault(_)) => {
+                    tracing::error!(outgoing = letter.id.0, %error, "a letter could not be settled");
+                    return Ok(());
+                }
                 Err(error) => retry_or_fail("settle", &error).await?,
             }
             if stop.is_cancelled() {
@@ -405,10 +439,14 @@ fn word_to_operator(letter: &ClaimedOutgoing, sent: &Sent) -> Option<(String, St
 async fn retry_or_fail(verb: &str, error: &StoreError) -> Result<(), StoreFailed> {
     tracing::warn!(verb, %error, "the store refuses");
     match error {
-        StoreError::Retry(_) | StoreError::Fault(_) => {
+        StoreError::Retry(_) | StoreError::Fault(_) | StoreError::Superseded => {
             sleep(Duration::from_secs(1)).await;
             Ok(())
         }
-        StoreError::Superseded | StoreError::Fatal(_) => Err(StoreFailed),
+        StoreError::Fatal(_) => Err(StoreFailed),
     }
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

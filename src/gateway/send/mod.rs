@@ -1,0 +1,11 @@
+//! Emptying the outbox: by SMTP, into a Maildir, or through `sendmail`.
+
+mod deliver_local;
+mod ladder;
+mod serve;
+mod smtp;
+#[cfg(test)]
+mod smtp_peer;
+mod starttls;
+
+pub use serve::{LookForSent, Sender, serve};
