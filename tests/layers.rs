@@ -108,10 +108,12 @@ const SPEAKERS: &[(&str, &[&str])] = &[
     ("toml", &["config/", "inference/script"]),
     ("clap", &["cli/", "main.rs"]),
     ("sd_notify", &["daemon"]),
-    ("tracing_subscriber", &["telemetry"]),
+    // `config` asks it whether a log filter is one.
+    ("tracing_subscriber", &["telemetry", "config/"]),
     ("tracing_appender", &["telemetry"]),
     ("env::var", &["config/secret.rs"]),
-    ("env::var_os", &["config/secret.rs"]),
+    // `process` hands PATH, HOME and LANG on to a program.
+    ("env::var_os", &["config/secret.rs", "process.rs"]),
     ("env::vars", &["config/secret.rs"]),
     ("env::set_var", &[]),
     ("process::Command", &["process.rs"]),
@@ -425,32 +427,58 @@ fn traits(sources: &[Source]) -> Vec<String> {
 
 // ---------------------------------------------------------------- the sources as they are
 
-/// Every file below `src/` that ships, relative to it: `x_tests.rs` and `test_x.rs` hold tests and what only they use.
-fn paths() -> Vec<String> {
+/// Every source file below `src/` that ships, relative to it, with its text.
+fn shipped() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut found, mut todo) = (Vec::new(), vec![root.clone()]);
+    let (mut found, mut todo) = (BTreeMap::new(), vec![root.clone()]);
     while let Some(folder) = todo.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 todo.push(path);
-            } else if !is_of_tests(path.file_name().unwrap().to_str().unwrap()) {
-                found.push(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+            } else {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
     }
-    found.sort();
+    for test_file in found.iter().flat_map(|(path, text)| test_files(path, text)).collect::<Vec<_>>() {
+        found.remove(&test_file);
+    }
     found
 }
 
-fn is_of_tests(name: &str) -> bool {
-    name.ends_with("_tests.rs") || name.starts_with("test_")
+/// The files that this one joins for tests only: `#[cfg(test)] mod x;`, with or without a `#[path]`.
+fn test_files(path: &str, text: &str) -> Vec<String> {
+    let (folder, file) = path.rsplit_once('/').map_or((String::new(), path), |(folder, file)| (format!("{folder}/"), file));
+    let below = match file {
+        "mod.rs" | "lib.rs" | "main.rs" => folder.clone(),
+        other => format!("{folder}{}/", other.trim_end_matches(".rs")),
+    };
+    let mut joined = Vec::new();
+    for declared in text.split("#[cfg(test)]").skip(1) {
+        let mut lines = declared.lines().map(str::trim).filter(|line| !line.is_empty());
+        let mut at_path = None;
+        let item = loop {
+            match lines.next() {
+                Some(line) if line.starts_with("#[path") => at_path = line.split('"').nth(1),
+                Some(line) if line.starts_with("#[") => {}
+                item => break item.unwrap_or_default(),
+            }
+        };
+        let name = item.split_once("mod ").and_then(|(_, rest)| rest.strip_suffix(';'));
+        joined.extend(name.map(|name| at_path.map_or(format!("{below}{name}.rs"), |at| format!("{folder}{at}"))));
+    }
+    joined
+}
+
+fn paths() -> Vec<String> {
+    shipped().into_keys().collect()
 }
 
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let written = paths().into_iter().filter(|path| path.ends_with(".rs"));
-    written.map(|path| Source::new(&path, &fs::read_to_string(root.join(&path)).unwrap())).collect()
+    let written = shipped().into_iter().filter(|(path, _)| path.ends_with(".rs"));
+    written.map(|(path, text)| Source::new(&path, &text)).collect()
 }
 
 #[track_caller]
@@ -532,6 +560,15 @@ fn what_does_not_ship_and_what_is_only_text_breaks_no_arrow() {
     ] {
         none(&broken_arrows(&one("harness/turns.rs", text)));
     }
+}
+
+#[test]
+fn files_that_are_joined_for_tests_only_are_known() {
+    let joined =
+        "mod a;\n#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod tests;\n#[cfg(test)]\npub(crate) mod peer;\n#[cfg(test)]\nmod inline {}\n";
+    assert_eq!(test_files("gateway/mod.rs", joined), ["gateway/b_tests.rs", "gateway/peer.rs"]);
+    assert_eq!(test_files("gateway/smtp.rs", joined), ["gateway/b_tests.rs", "gateway/smtp/peer.rs"]);
+    assert_eq!(test_files("lib.rs", joined), ["b_tests.rs", "peer.rs"]);
 }
 
 #[test]

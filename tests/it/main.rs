@@ -13,6 +13,7 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod shop;
+mod survives_kills;
 mod survives_restart;
 mod world;
 mod world_holds;

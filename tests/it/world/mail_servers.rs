@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
-use super::Maildir;
+use super::{Arrived, Maildir};
 
 static ACCOUNTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -24,6 +24,23 @@ pub struct MailServers {
 /// A mailbox on them that no other test uses.
 pub struct Account {
     local: String,
+}
+
+/// A domain elsewhere, whose mail lands on the same disk.
+pub struct Domain {
+    root: PathBuf,
+}
+
+impl Domain {
+    /// Waits until each of these has a letter, and gives all that they have.
+    #[track_caller]
+    pub fn wait_for_each(&self, locals: impl Iterator<Item = String>) -> Vec<Arrived> {
+        let inboxes: Vec<Maildir> = locals.map(|local| Maildir::of_server(self.root.join(local).join("Maildir"))).collect();
+        for inbox in &inboxes {
+            inbox.wait_for(1);
+        }
+        inboxes.iter().flat_map(Maildir::letters).collect()
+    }
 }
 
 impl MailServers {
@@ -62,6 +79,12 @@ impl MailServers {
     /// Its folder on the server's disk.
     pub fn inbox(&self, account: &Account) -> Maildir {
         Maildir::of_server(PathBuf::from(&self.settings["MAIL_ROOT"]).join("example.test").join(&account.local).join("Maildir"))
+    }
+
+    /// Every mailbox of a domain elsewhere.
+    pub fn domain(&self, name: &str) -> Domain {
+        let root = PathBuf::from(&self.settings["MAIL_ROOT"]).join(name);
+        Domain { root }
     }
 
     /// Hands a letter in as a stranger's server does.

@@ -17,10 +17,15 @@ use tempfile::TempDir;
 
 pub use daemon::Daemon;
 pub use mail_servers::{Account, MailServers};
-pub use maildir::Maildir;
+pub use maildir::{Arrived, Maildir};
 pub use model_server::{ModelServer, Said, Wire};
 pub use model_wires::examine;
 use watch::{Watch, until};
+
+/// Whether the suites with a long form run in it (`bash tests/run --long`).
+pub fn is_long() -> bool {
+    std::env::var_os("DUTIFUL_TEST_LONG").is_some()
+}
 
 /// A home folder and what runs on it.
 pub struct World {
