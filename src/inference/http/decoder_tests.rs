@@ -3,10 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::chat::{Message, Origin, Reply, Source, StopReason};
-use crate::config::Quirks;
+use crate::chat::{Message, Reply, StopReason};
+use crate::inference::fixtures::{origin, quirks, request, user};
 use crate::inference::reply::Assembly;
-use crate::inference::{Request, ToolChoice};
 
 const OPENAI_TEXT: &str = r#"data: {"id":"r1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}
 
@@ -83,34 +82,11 @@ data: {"type":"message_stop"}
 
 "#;
 
-fn request() -> Request {
-    Request {
-        system: String::new(),
-        messages: vec![Message::user("hello", Source::Customer)],
-        tools: Vec::new(),
-        tool_choice: ToolChoice::Auto,
-        max_output: 1000,
-    }
-}
-
 fn decoder(text: &str) -> Decoder {
     Decoder::new(if text.contains("message_start") {
-        Dialected::Anthropic(AnthropicStream::new(&request()))
+        Dialected::Anthropic(AnthropicStream::new(&request(vec![user("hello")])))
     } else {
-        let plain = Quirks {
-            max_completion_tokens: false,
-            developer_role: false,
-            tool_choice_none: true,
-            stream_usage: true,
-            empty_content: false,
-            replay_reasoning: false,
-            finish_reason_optional: false,
-            fragmented_names: false,
-            think_tags: false,
-            fixed_sampling: false,
-            kimi_call_ids: false,
-        };
-        Dialected::Openai(OpenaiStream::new(plain, &request()))
+        Dialected::Openai(OpenaiStream::new(quirks(), &request(vec![user("hello")])))
     })
 }
 
@@ -129,7 +105,7 @@ fn reply(fixture: &str) -> Reply {
     assert_eq!(error, None);
     let mut assembly = Assembly::default();
     events.into_iter().for_each(|event| assembly.take(event));
-    assembly.finish(&request(), &Origin { provider: "p".into(), wire: "w".into(), model: "m".into() })
+    assembly.finish(&request(vec![user("hello")]), &origin("openai"))
 }
 
 #[test]
