@@ -2,6 +2,8 @@
 
 mod anthropic;
 mod call_ids;
+#[cfg(test)]
+mod fixtures;
 mod http;
 mod models;
 mod openai;

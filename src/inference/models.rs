@@ -38,6 +38,8 @@ struct Backend {
     context_window: u32,
     max_output: u32,
     price: Price,
+    /// A number in 0..1: the jitter of waits.
+    chance: fn() -> f64,
 }
 
 /// A finished call.
@@ -79,6 +81,7 @@ impl Models {
                 context_window: model.context_window,
                 max_output: model.max_output,
                 price: model.price,
+                chance: retry::chance,
             };
             backends.insert(name.clone(), Arc::new(backend));
         }
@@ -192,7 +195,7 @@ impl Backend {
             };
             failures += 1;
             let since_first: Duration = first_failure.get_or_insert_with(Instant::now).elapsed();
-            let Some(wait) = retry::delay(&error, failures, since_first, retry::chance()) else { return Err(error) };
+            let Some(wait) = retry::delay(&error, failures, since_first, (self.chance)()) else { return Err(error) };
             tracing::info!(model = self.name, %error, attempt = failures, wait_ms = wait.as_millis(), "model call failed, trying again");
             tokio::time::sleep(wait).await;
         }

@@ -1,1 +1,104 @@
-//! Attempts, failover and prices.
+//! Attempts, failover and prices, over the script wire: no network, paused time.
+
+use std::io::Write as _;
+use std::sync::Mutex;
+
+use super::*;
+use crate::chat::Source;
+use crate::inference::fixtures::{request, settings, user};
+
+/// A model that answers by these rules.
+fn backend(name: &str, rules: &str) -> Arc<Backend> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(rules.as_bytes()).unwrap();
+    let mut model = settings(Wire::Script, "http://127.0.0.1");
+    model.name = name.into();
+    model.rules = Some(file.path().to_owned());
+    let price = Price { input: 1_000_000, output: 2_000_000, cache_read: 0, cache_write: 0 };
+    let provider = Box::new(ScriptProvider::open(&model).unwrap());
+    Arc::new(Backend { name: name.into(), provider, context_window: 1000, max_output: 100, price, chance: || 1.0 })
+}
+
+fn model(backends: &[(&str, &str)]) -> Model {
+    let mut backends: Vec<_> = backends.iter().map(|(name, rules)| backend(name, rules)).collect();
+    Model { own: backends.remove(0), fallbacks: backends }
+}
+
+async fn ask(model: &Model) -> Result<Completed, ModelError> {
+    model.complete(&request(vec![user("hello")]), &|_| {}).await
+}
+
+const WELL: &str = "[[rule]]\ntext = 'all is well'";
+
+fn failing(status: u16) -> String {
+    format!("[[rule]]\nerror = {status}")
+}
+
+fn author(completed: &Completed) -> &str {
+    match &completed.reply.message {
+        crate::chat::Message::Assistant { origin, .. } => &origin.provider,
+        _ => panic!("an assistant message"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_f3_five_attempts_with_growing_waits_then_the_error() {
+    let begun = Instant::now();
+    let error = ask(&model(&[("a", &failing(503))])).await.unwrap_err();
+    assert_eq!((error.kind, error.status), (ErrorKind::Server, Some(503)));
+    assert_eq!(begun.elapsed().as_secs(), 1 + 2 + 4 + 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_f2_an_error_of_our_own_is_said_at_once() {
+    let begun = Instant::now();
+    assert_eq!(ask(&model(&[("a", &failing(400)), ("b", WELL)])).await.unwrap_err().kind, ErrorKind::InvalidRequest);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_f7_the_fallback_answers_when_a_model_stays_unavailable() {
+    let completed = ask(&model(&[("a", &failing(529)), ("b", &failing(401)), ("c", WELL)])).await.unwrap();
+    assert_eq!(author(&completed), "c");
+    assert_eq!(completed.attempts, 5 + 1 + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_s5_a_refusal_goes_to_the_fallback_once_and_stands_if_that_fails() {
+    let refusing = "[[rule]]\ntext = 'no'\nfinish = 'refusal'";
+    let answered = ask(&model(&[("a", refusing), ("b", WELL)])).await.unwrap();
+    assert_eq!(author(&answered), "b");
+    let stands = ask(&model(&[("a", refusing), ("b", &failing(401))])).await.unwrap();
+    assert_eq!((author(&stands), stands.reply.stop.clone(), stands.attempts), ("a", StopReason::Refusal, 2));
+    let both = ask(&model(&[("a", refusing), ("b", refusing), ("c", WELL)])).await.unwrap();
+    assert_eq!(author(&both), "b", "once only");
+}
+
+#[tokio::test]
+async fn harness_u3_a_refused_answer_is_billed_too() {
+    let refusing = "[[rule]]\ntext = 'no'\nfinish = 'refusal'";
+    let alone = ask(&model(&[("a", WELL)])).await.unwrap();
+    let both = ask(&model(&[("a", refusing), ("b", WELL)])).await.unwrap();
+    // Five tokens in, one token out: 5 + 2.
+    assert_eq!(both.cost, alone.cost + 7);
+}
+
+#[test]
+fn harness_u4_cost_is_rounded_up_to_millionths() {
+    let price = Price { input: 600_000, output: 2_500_000, cache_read: 150_000, cache_write: 0 };
+    let usage = Usage { input: 1, cache_read: 10, output: 2, ..Usage::default() };
+    assert_eq!(cost(&price, &usage), 8, "0.6 + 1.5 + 5 = 7.1");
+    assert_eq!(cost(&price, &Usage::default()), 0);
+    let huge = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
+    assert_eq!(cost(&Price { input: u64::MAX, output: u64::MAX, cache_read: 0, cache_write: 0 }, &huge), u64::MAX);
+}
+
+#[tokio::test]
+async fn a_watcher_sees_each_event_and_the_output_limit_is_the_models_own() {
+    let seen = Mutex::new(Vec::new());
+    let watch = |event: &ModelEvent| seen.lock().unwrap().push(event.clone());
+    model(&[("a", WELL)]).complete(&request(vec![crate::chat::Message::user("hi", Source::Customer)]), &watch).await.unwrap();
+    let seen = seen.into_inner().unwrap();
+    assert!(matches!(seen.first(), Some(ModelEvent::Started { .. })));
+    assert!(matches!(seen.last(), Some(ModelEvent::Finished { .. })));
+}

@@ -6,10 +6,10 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 
+use super::Endpoint;
+use super::decoder::{Decoder, is_ended};
 use super::failure::{failure, from_response, page_title};
 use super::headers::{request_id, retry_after, worth_keeping};
-use super::sse::{Item, Reader};
-use super::{Decoder, Endpoint};
 use crate::inference::{ErrorKind, ModelError, ModelEvent, Phase};
 
 /// Bytes read of the body of an error.
@@ -25,7 +25,6 @@ pub(super) struct Exchange<'a> {
     decoder: Decoder,
     state: State,
     ready: VecDeque<ModelEvent>,
-    reader: Reader,
     kept_headers: Map<String, Value>,
     request_id: Option<String>,
     received: usize,
@@ -54,7 +53,6 @@ impl<'a> Exchange<'a> {
             decoder,
             state: State::Unsent(body),
             ready: VecDeque::new(),
-            reader: Reader::default(),
             kept_headers: Map::new(),
             request_id: None,
             received: 0,
@@ -105,22 +103,9 @@ impl<'a> Exchange<'a> {
         }
         if kind.contains("application/json") {
             let body = self.body(response, LARGEST_RESPONSE).await?;
-            return self.whole(&body);
+            return self.decode(|decoder, events| decoder.whole(&body, events));
         }
         Ok(State::Streaming(response))
-    }
-
-    /// A body that came whole; a stream under a false name is read as one.
-    fn whole(&mut self, body: &[u8]) -> Outcome<State> {
-        let text = String::from_utf8_lossy(body);
-        if !text.trim_start().starts_with(['{', '[']) {
-            self.feed(body)?;
-            return self.close();
-        }
-        let mut events = Vec::new();
-        let outcome = self.decoder.whole(&text, &mut events);
-        self.hand_over(events);
-        outcome.map(|()| State::Closing(None))
     }
 
     async fn read(&mut self, mut response: reqwest::Response) -> Outcome<State> {
@@ -130,7 +115,7 @@ impl<'a> Exchange<'a> {
             Err(_) => self.close_early(failure(ErrorKind::Timeout, self.phase, "the model fell silent")),
             // A cut chunked body, a reset: what came before it may still be a whole answer.
             Ok(Err(error)) => self.close_early(broken(&error, Phase::MidStream)),
-            Ok(Ok(None)) => self.close(),
+            Ok(Ok(None)) => self.decode(Decoder::finish),
             Ok(Ok(Some(bytes))) => {
                 self.heard = Instant::now();
                 self.received = self.received.saturating_add(bytes.len());
@@ -143,73 +128,40 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Decodes bytes; true once the end was decoded.
-    fn feed(&mut self, bytes: &[u8]) -> Outcome<bool> {
-        let mut items = Vec::new();
-        let read = self.reader.push(bytes, &mut items);
-        let ended = self.decode(items)?;
-        read.map_err(|_| failure(ErrorKind::Protocol, self.phase, "a line of the stream is longer than 8 MB"))?;
-        Ok(ended)
-    }
-
-    fn decode(&mut self, items: Vec<Item>) -> Outcome<bool> {
-        for item in items {
-            let mut events = Vec::new();
-            let outcome = match &item {
-                Item::Comment => {
-                    events.push(ModelEvent::Heartbeat);
-                    Ok(false)
-                }
-                Item::Event { name, data } => self.decoder.event(name, data, &mut events),
-            };
-            let ended = self.hand_over(events);
-            if outcome? {
-                self.said = Instant::now();
-                self.phase = Phase::MidStream;
-            }
-            if ended {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The input ended as it should: the last event may lack its blank line, the end its marker.
-    fn close(&mut self) -> Outcome<State> {
-        if matches!(self.ready.back(), Some(ModelEvent::Finished { .. })) {
-            return Ok(State::Closing(None));
-        }
-        let mut items = Vec::new();
-        let read = self.reader.finish(&mut items);
-        if self.decode(items)? {
-            return Ok(State::Closing(None));
-        }
-        read.map_err(|_| failure(ErrorKind::Protocol, self.phase, "a line of the stream is longer than 8 MB"))?;
+    /// Decodes the last of the input; what was decoded before an error is still handed over.
+    fn decode(&mut self, last: impl FnOnce(&mut Decoder, &mut Vec<ModelEvent>) -> Outcome<()>) -> Outcome<State> {
         let mut events = Vec::new();
-        let outcome = self.decoder.end(&mut events);
+        let outcome = last(&mut self.decoder, &mut events);
         self.hand_over(events);
         outcome.map(|()| State::Closing(None))
     }
 
-    /// The input broke off: an error, unless all had been said and only the end marker was missing.
-    fn close_early(&mut self, error: ModelError) -> Outcome<State> {
+    /// Decodes bytes; true once the end was decoded.
+    fn feed(&mut self, bytes: &[u8]) -> Outcome<bool> {
         let mut events = Vec::new();
-        self.decoder.end(&mut events).map_err(|_| error)?;
+        let outcome = self.decoder.push(bytes, &mut events);
+        let ended = is_ended(&events);
         self.hand_over(events);
-        Ok(State::Closing(None))
+        if outcome? {
+            self.said = self.heard;
+            self.phase = Phase::MidStream;
+        }
+        Ok(ended)
     }
 
-    /// Makes events ready, each `Started` with the headers; true when the end is among them.
-    fn hand_over(&mut self, events: Vec<ModelEvent>) -> bool {
-        let mut ended = false;
+    /// The input broke off: an error, unless all had been said and only the end marker was missing.
+    fn close_early(&mut self, error: ModelError) -> Outcome<State> {
+        self.decode(|decoder, events| decoder.end(events).map_err(|_| error))
+    }
+
+    /// Makes events ready, each `Started` with the headers.
+    fn hand_over(&mut self, events: Vec<ModelEvent>) {
         for event in events {
-            ended |= matches!(event, ModelEvent::Finished { .. });
             self.ready.push_back(match event {
                 ModelEvent::Started { response_id, .. } => ModelEvent::Started { response_id, headers: self.kept_headers.clone() },
                 other => other,
             });
         }
-        ended
     }
 
     async fn refused(&mut self, response: reqwest::Response) -> ModelError {

@@ -1,5 +1,6 @@
 //! A model behind HTTP: one request, one stream of events. The only place that holds a key (harness N10).
 
+mod decoder;
 mod exchange;
 mod failure;
 mod headers;
@@ -13,6 +14,7 @@ use futures_util::stream::{self, BoxStream};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
+use self::decoder::{Decoder, Dialected};
 use self::exchange::Exchange;
 pub(super) use self::failure::{failure, in_band};
 use super::anthropic::{self, AnthropicStream};
@@ -77,13 +79,6 @@ struct Endpoint {
     limits: TimeLimits,
 }
 
-/// The reader of one response, in its dialect.
-#[derive(Debug)]
-enum Decoder {
-    Openai(OpenaiStream),
-    Anthropic(AnthropicStream),
-}
-
 impl HttpProvider {
     /// Prepares the client of one model.
     pub(super) fn new(
@@ -118,10 +113,10 @@ impl HttpProvider {
         let (body, decoder) = match self.dialect {
             Dialect::Openai => {
                 let stream = OpenaiStream::new(self.settings.quirks.clone(), request);
-                (openai::body(&self.settings, &self.origin, request), Decoder::Openai(stream))
+                (openai::body(&self.settings, &self.origin, request), Decoder::new(Dialected::Openai(stream)))
             }
             Dialect::Anthropic => {
-                (anthropic::body(&self.settings, &self.origin, request), Decoder::Anthropic(AnthropicStream::new(request)))
+                (anthropic::body(&self.settings, &self.origin, request), Decoder::new(Dialected::Anthropic(AnthropicStream::new(request))))
             }
         };
         let body = body.to_string();
@@ -141,32 +136,6 @@ impl Provider for HttpProvider {
         match self.prepare(request) {
             Ok((body, decoder)) => stream::unfold(Exchange::new(&self.endpoint, body, decoder), Exchange::next).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
-        }
-    }
-}
-
-impl Decoder {
-    /// Reads one event; says whether it carried meaning.
-    fn event(&mut self, name: &str, data: &str, events: &mut Vec<ModelEvent>) -> Result<bool, ModelError> {
-        match self {
-            Decoder::Openai(stream) => stream.event(name, data, events),
-            Decoder::Anthropic(stream) => stream.event(name, data, events),
-        }
-    }
-
-    /// Reads a response that came whole, in the place of a stream (harness W3).
-    fn whole(&mut self, body: &str, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        match self {
-            Decoder::Openai(stream) => stream.whole(body, events),
-            Decoder::Anthropic(stream) => stream.whole(body, events),
-        }
-    }
-
-    /// The input is over.
-    fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        match self {
-            Decoder::Openai(stream) => stream.end(events),
-            Decoder::Anthropic(stream) => stream.end(events),
         }
     }
 }

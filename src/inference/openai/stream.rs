@@ -230,9 +230,9 @@ impl OpenaiStream {
         }
         let native = self.native_reason.as_deref().map(|word| word.to_lowercase());
         // A cut disguised by the gateway (harness S8).
-        match native.as_deref().and_then(|word| known_stop(word).ok()) {
-            Some(stop @ (StopReason::MaxTokens | StopReason::ContextFull)) => return Ok(stop),
-            _ => {}
+        let disguised = native.as_deref().and_then(|word| known_stop(word).ok());
+        if let Some(stop @ (StopReason::MaxTokens | StopReason::ContextFull)) = disguised {
+            return Ok(stop);
         }
         let Some(word) = &self.finish_reason else { return Ok(StopReason::EndTurn) };
         known_stop(&word.to_lowercase()).map_err(|kind| failure(kind, Phase::MidStream, &format!("the model stopped with {word}")))

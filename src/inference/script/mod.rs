@@ -109,5 +109,5 @@ fn failure(status: u16) -> ModelError {
 }
 
 #[cfg(test)]
-#[path = "script_tests.rs"]
+#[path = "provider_tests.rs"]
 mod tests;
