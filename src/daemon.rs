@@ -118,7 +118,8 @@ impl Daemon {
         self.gateway_stop = CancellationToken::new();
         self.health.clear();
         for mailbox in snapshot.config.settings.mailboxes.values() {
-            let tls = Arc::new(tls::client_config(mailbox.ca.as_deref()).with_context(|| format!("ca_file of the mailbox {}", mailbox.name))?);
+            let tls =
+                Arc::new(tls::client_config(mailbox.ca.as_deref()).with_context(|| format!("ca_file of the mailbox {}", mailbox.name))?);
             let gateway = Arc::new(MailboxGateway {
                 mailbox: Arc::new(mailbox.clone()),
                 settings: Arc::clone(&snapshot.config.settings),
@@ -172,7 +173,7 @@ impl Daemon {
                     tracing::info!(mailboxes = self.health.len(), epoch = self.store.epoch(), "ready");
                     if let Some(ready) = ready.take() {
                         // Whoever waited may have gone.
-                        drop(ready.send(()));
+                        ready.send(()).unwrap_or(());
                     }
                 }
                 _ = terminate.recv() => return Ok(()),
@@ -194,7 +195,9 @@ impl Daemon {
             .map_err(|problems| told(&problems))
             .and_then(|config| snapshot(config, &self.store, &self.events).map_err(|error| format!("{error:#}")));
         let fresh = match fresh {
-            Ok(fresh) if fresh.config.settings.store != old.config.settings.store => Err("[store] path cannot change while serving".to_owned()),
+            Ok(fresh) if fresh.config.settings.store != old.config.settings.store => {
+                Err("[store] path cannot change while serving".to_owned())
+            }
             other => other,
         };
         match fresh {
@@ -306,7 +309,13 @@ fn bind_socket(path: &Path) -> anyhow::Result<UnixDatagram> {
 }
 
 /// Writes alerts as letters to the operator, each thing once.
-async fn write_alerts(mut alerts: mpsc::Receiver<AlertText>, store: Store, events: Events, current: CurrentSnapshot, stop: CancellationToken) -> Task {
+async fn write_alerts(
+    mut alerts: mpsc::Receiver<AlertText>,
+    store: Store,
+    events: Events,
+    current: CurrentSnapshot,
+    stop: CancellationToken,
+) -> Task {
     loop {
         let (key, subject, text) = tokio::select! {
             () = stop.cancelled() => return Ok(()),

@@ -21,19 +21,19 @@
 //! - [`cli`]: commands.
 
 pub mod chat;
+pub mod cli;
 pub mod config;
 pub mod context;
+pub mod daemon;
 pub mod events;
+pub mod frontdoor;
 pub mod gateway;
+pub mod harness;
 pub mod inference;
 pub mod mail;
 pub mod process;
 pub mod run;
 pub mod store;
+pub mod telemetry;
 pub mod tls;
 pub mod tools;
-pub mod frontdoor;
-pub mod harness;
-pub mod telemetry;
-pub mod cli;
-pub mod daemon;

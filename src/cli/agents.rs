@@ -76,9 +76,8 @@ impl Tools {
 
 /// Each granted tool of each agent, whether it may be called, and if not why.
 fn effective(config: &Config, off: &[String], only: Option<&str>) -> anyhow::Result<Vec<Row>> {
-    let catalog = Catalog::build(&config.settings).map_err(|problems| {
-        anyhow::anyhow!(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    })?;
+    let catalog = Catalog::build(&config.settings)
+        .map_err(|problems| anyhow::anyhow!(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
     let mut rows = Vec::new();
     for agent in config.agents.values().filter(|agent| only.is_none_or(|name| name == agent.name)) {
         for granted in catalog.explain(agent) {

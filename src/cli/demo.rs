@@ -20,9 +20,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Real models that the demo uses when their key is in the environment: variable, settings.
 const REAL_MODELS: [(&str, &str); 3] = [
-    ("ANTHROPIC_API_KEY", "wire = \"anthropic\"\nbase_url = \"https://api.anthropic.com\"\nmodel = \"claude-sonnet-4-5\"\ncontext_window = 200000\nmax_output = 32000\n"),
-    ("OPENAI_API_KEY", "wire = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\nmodel = \"gpt-4.1-mini\"\ncontext_window = 1000000\nmax_output = 32000\n"),
-    ("HF_TOKEN", "wire = \"openai\"\nbase_url = \"https://router.huggingface.co/v1\"\nmodel = \"moonshotai/Kimi-K2-Instruct\"\ncontext_window = 262144\nmax_output = 32000\n"),
+    (
+        "ANTHROPIC_API_KEY",
+        "wire = \"anthropic\"\nbase_url = \"https://api.anthropic.com\"\nmodel = \"claude-sonnet-4-5\"\ncontext_window = 200000\nmax_output = 32000\n",
+    ),
+    (
+        "OPENAI_API_KEY",
+        "wire = \"openai\"\nbase_url = \"https://api.openai.com/v1\"\nmodel = \"gpt-4.1-mini\"\ncontext_window = 1000000\nmax_output = 32000\n",
+    ),
+    (
+        "HF_TOKEN",
+        "wire = \"openai\"\nbase_url = \"https://router.huggingface.co/v1\"\nmodel = \"moonshotai/Kimi-K2-Instruct\"\ncontext_window = 262144\nmax_output = 32000\n",
+    ),
 ];
 
 /// Arguments of `demo`.

@@ -120,7 +120,12 @@ impl Letter {
             print::line("");
             print::line(&print::visible(&parsed.inbound.text));
             for attachment in &parsed.inbound.attachments {
-                print::line(&format!("[attached: {} {} {} bytes]", print::visible(&attachment.name), attachment.media_type, attachment.bytes));
+                print::line(&format!(
+                    "[attached: {} {} {} bytes]",
+                    print::visible(&attachment.name),
+                    attachment.media_type,
+                    attachment.bytes
+                ));
             }
         }
         if let Some(run) = row.get("run_id").and_then(|run| run.as_str()) {

@@ -61,7 +61,8 @@ pub(super) fn record(row: &Row, json: bool) {
 /// Prints an aligned table.
 pub(super) fn table(head: &[String], body: &[Vec<String>]) {
     let width = |index: usize| {
-        let cells = body.iter().chain(std::iter::once(&head.to_vec())).filter_map(|row| row.get(index).map(|cell| cell.chars().count())).max();
+        let cells =
+            body.iter().chain(std::iter::once(&head.to_vec())).filter_map(|row| row.get(index).map(|cell| cell.chars().count())).max();
         cells.unwrap_or(0).min(60)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
@@ -73,7 +74,9 @@ pub(super) fn table(head: &[String], body: &[Vec<String>]) {
 
 /// A text that is safe to show in a terminal (security S39): control characters are shown, not sent.
 pub(super) fn visible(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() && c != '\n' && c != '\t' { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| if c.is_control() && c != '\n' && c != '\t' { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect()
 }
 
 fn cell(row: &Row, column: &str) -> String {

@@ -235,7 +235,9 @@ fn show_message(message: &Message) {
                 match block {
                     Block::Text { text, .. } => print::line(&format!("   {}", print::visible(text))),
                     Block::Reasoning { text, .. } => print::line(&format!("   (reasoning) {}", print::visible(text))),
-                    Block::Call(call) => print::line(&format!("   → {} {}", print::visible(call.name.as_str()), print::visible(&call.arguments))),
+                    Block::Call(call) => {
+                        print::line(&format!("   → {} {}", print::visible(call.name.as_str()), print::visible(&call.arguments)))
+                    }
                     Block::Opaque { .. } => print::line("   (opaque block)"),
                 }
             }

@@ -73,7 +73,11 @@ impl Thread {
         }
         let of_thread = Filter { thread: Some(self.id), ..Filter::default() };
         print::line("\n── letters in");
-        print::rows(&store.rows(View::Letters, &of_thread)?, &["id", "received_at", "sender", "identity", "verdict", "reason", "run_id"], false);
+        print::rows(
+            &store.rows(View::Letters, &of_thread)?,
+            &["id", "received_at", "sender", "identity", "verdict", "reason", "run_id"],
+            false,
+        );
         print::line("\n── letters out");
         print::rows(&store.rows(View::Outgoing, &of_thread)?, &["id", "queued_at", "kind", "recipient", "status", "sent_at"], false);
         Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use agent::{Agent, Audience, AudienceEntry, Budget, Fence, Hold, OnLimit, OutgoingPolicy, TodoMode, ToolGrants};
 pub use problem::Problem;
-pub use secret::{is_set, Secret, SecretError, SecretSource};
+pub use secret::{Secret, SecretError, SecretSource, is_set};
 pub use settings::{
     AfterProcessing, CommandTool, Contact, Customers, Effect, HttpTool, Limits, Mailbox, ModelSettings, OnUncertain, OperatorTool, Price,
     Quirks, Receive, Retention, Security, Send, SentCopy, ServerAddress, Settings, Telemetry, ToolKind, Trust, Wire,

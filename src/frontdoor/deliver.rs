@@ -29,13 +29,22 @@ pub(super) async fn deliver(store: &Store, job: &Job, letter: &WaitingLetter, fi
     let hold = escalated.map(|_| "escalated".to_owned());
     let ids = store.close_run(&context.run, steps, close.clone(), outgoing, hold).await?;
     tracing::info!(
-        run = context.run.as_str(), letter = letter.id.0, outcome = close.outcome.as_str(), rounds = close.rounds, letters = ids.len(),
+        run = context.run.as_str(),
+        letter = letter.id.0,
+        outcome = close.outcome.as_str(),
+        rounds = close.rounds,
+        letters = ids.len(),
         "run closed"
     );
     Ok(())
 }
 
-async fn reply(store: &Store, context: &RunContext, letter: &WaitingLetter, body: String) -> Result<Result<Sealed, OutboxError>, StoreError> {
+async fn reply(
+    store: &Store,
+    context: &RunContext,
+    letter: &WaitingLetter,
+    body: String,
+) -> Result<Result<Sealed, OutboxError>, StoreError> {
     let draft = Draft {
         kind: OutgoingKind::Reply,
         to: vec![letter.reply_to.clone()],
@@ -57,7 +66,13 @@ async fn reply(store: &Store, context: &RunContext, letter: &WaitingLetter, body
 
 fn queued(context: &RunContext, letter: &WaitingLetter, sealed: Sealed) -> QueueOutgoing {
     let thread = (sealed.kind != OutgoingKind::Notice).then_some(letter.thread);
-    QueueOutgoing { run: Some(context.run.clone()), thread, agent: Some(context.agent.name.clone()), mailbox: letter.mailbox.clone(), sealed }
+    QueueOutgoing {
+        run: Some(context.run.clone()),
+        thread,
+        agent: Some(context.agent.name.clone()),
+        mailbox: letter.mailbox.clone(),
+        sealed,
+    }
 }
 
 /// What the operator has to know of this outcome; ids only, the way to the rest is named.
@@ -76,7 +91,10 @@ fn word_to_the_operator(
         Outcome::Answered | Outcome::LimitReached | Outcome::Quiet => return None,
     };
     let agent = &context.agent.name;
-    let mut text = format!("The agent {agent} {what}.\n\nReason: {why}\n\nLetter: `dutiful letter {}`\nRun: `dutiful run {}`\n", letter.id, context.run);
+    let mut text = format!(
+        "The agent {agent} {what}.\n\nReason: {why}\n\nLetter: `dutiful letter {}`\nRun: `dutiful run {}`\n",
+        letter.id, context.run
+    );
     if *outcome == Outcome::Escalated {
         text.push_str(&format!("\nThe thread is held until you say `dutiful thread {} --release`.\n", letter.thread));
     }

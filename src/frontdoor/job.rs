@@ -65,12 +65,15 @@ pub(super) fn job_of(snapshot: &Snapshot, agent: Arc<Agent>, letter: &WaitingLet
 }
 
 /// The run's first steps: everything that the model will be shown, fixed.
-pub(super) async fn opening_of(snapshot: &Snapshot, store: &Store, job: &Job, letter: &WaitingLetter, now: DateTime<Utc>) -> Result<Vec<Step>, Unready> {
-    let opening = Opening::Letter {
-        letter: Box::new(letter.inbound.clone()),
-        nonce: letter.nonce.clone(),
-        received_at: letter.received_at,
-    };
+pub(super) async fn opening_of(
+    snapshot: &Snapshot,
+    store: &Store,
+    job: &Job,
+    letter: &WaitingLetter,
+    now: DateTime<Utc>,
+) -> Result<Vec<Step>, Unready> {
+    let opening =
+        Opening::Letter { letter: Box::new(letter.inbound.clone()), nonce: letter.nonce.clone(), received_at: letter.received_at };
     let chain = Chain::reactive(&job.context.agent, store, opening, now);
     let assembled = chain.assemble(&job.context).await.map_err(|error| Unready::Context(error.into()))?;
     let hash = snapshot.config.hashes.get(&job.context.agent.name).cloned().unwrap_or_default();

@@ -5,5 +5,5 @@ mod job;
 mod reactive;
 mod snapshot;
 
-pub use reactive::Reactive;
+pub use reactive::{Alert, Reactive};
 pub use snapshot::{CurrentSnapshot, Snapshot};

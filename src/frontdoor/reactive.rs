@@ -230,7 +230,13 @@ impl Reactive {
 
     /// Builds the job and commits claim, run start and first request together. None when the letter was
     /// taken or judged otherwise meanwhile.
-    async fn open(&self, snapshot: &Snapshot, letter: &WaitingLetter, run: RunId, now: DateTime<Utc>) -> Result<Option<(Job, Transcript)>, Refused> {
+    async fn open(
+        &self,
+        snapshot: &Snapshot,
+        letter: &WaitingLetter,
+        run: RunId,
+        now: DateTime<Utc>,
+    ) -> Result<Option<(Job, Transcript)>, Refused> {
         let agent = agent_of(snapshot, &letter.agent)?;
         if let Some(most) = agent.budget.day_cost {
             let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
@@ -303,13 +309,24 @@ impl Reactive {
         };
         let steps = vec![crate::store::Step::Closed(close.clone())];
         self.store.close_run(&run.id, steps, close, Vec::new(), None).await?;
-        (self.alert)(format!("run:{}", run.id), "[dutiful] a run was given up".to_owned(), format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id));
+        (self.alert)(
+            format!("run:{}", run.id),
+            "[dutiful] a run was given up".to_owned(),
+            format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id),
+        );
         Ok(())
     }
 
     /// Delivers the outcome. While no model answers, or the disk is full, it waits with the slot given back
     /// and goes on from the journal.
-    async fn see_to_the_end(&self, job: Job, letter: WaitingLetter, mut ended: Ended, mut slot: Slot, stop: &Stop) -> Result<(), StoreError> {
+    async fn see_to_the_end(
+        &self,
+        job: Job,
+        letter: WaitingLetter,
+        mut ended: Ended,
+        mut slot: Slot,
+        stop: &Stop,
+    ) -> Result<(), StoreError> {
         let mut pause = MODEL_PAUSE;
         let give_up_at = Utc::now() + job.context.settings.limits.queue_age;
         loop {

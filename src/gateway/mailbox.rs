@@ -14,11 +14,9 @@ use super::imap::{self, Account};
 use super::intake::{Alert, Intake, Judge, RawLetter};
 use super::parse::{ParseCaps, parse, stable_hash};
 use super::receive::{self, Receiver, Timing};
-use super::login::login_for;
 use super::send::{self, LookForSent, Sender};
 use super::sent_folder::SentFolder;
-use super::smtp::{Patience, Server, Session};
-use crate::config::{Agent, Mailbox, Receive, Send, Settings};
+use crate::config::{Agent, Mailbox, Receive, Settings};
 use crate::events::{EventKind, Events};
 use crate::store::{Decide, Incoming, Store, StoreError};
 
@@ -164,30 +162,6 @@ pub async fn try_receiving(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::Cli
             let mut session = imap::connect(&account).await?;
             session.select(&mailbox.folder, true).await?;
             session.logout().await;
-            Ok(())
-        }
-    }
-}
-
-/// Logs in where letters go, and out again (`check --online`).
-///
-/// # Errors
-/// What the server, or the way to it, says.
-pub async fn try_sending(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::ClientConfig>) -> anyhow::Result<()> {
-    match &mailbox.send {
-        Send::Maildir(path) => {
-            anyhow::ensure!(path.is_dir(), "{} does not exist yet: `serve` makes it", path.display());
-            Ok(())
-        }
-        Send::Sendmail(program) => {
-            anyhow::ensure!(program.is_file(), "there is no program {}", program.display());
-            Ok(())
-        }
-        Send::Smtp(address) => {
-            let login = login_for(mailbox, home).await.map_err(anyhow::Error::msg)?;
-            let server = Server { address, tls, hello: mailbox.address.domain(), patience: Patience::default() };
-            let session = Box::pin(Session::open(&server, login.as_ref())).await.map_err(|outcome| anyhow::anyhow!("{outcome:?}"))?;
-            session.quit().await;
             Ok(())
         }
     }

@@ -119,10 +119,12 @@ impl Dispatch<'_> {
     fn again(&self, journal: &mut Journal<'_>, round: &Round, position: u32, intent: &Intent) -> Option<Ready> {
         let call = intent.call.clone();
         let refused = match self.job.tools.resolve(&call) {
-            Resolved::Ready { tool, call, arguments, .. } if intent.effect != Effect::Effectful => match self.allowed(tool.as_ref(), journal) {
-                Ok(()) => return Some(Ready { position, tool, call, arguments, effect_key: intent.effect_key.clone() }),
-                Err(error) => (ToolStatus::Refused, error.to_string()),
-            },
+            Resolved::Ready { tool, call, arguments, .. } if intent.effect != Effect::Effectful => {
+                match self.allowed(tool.as_ref(), journal) {
+                    Ok(()) => return Some(Ready { position, tool, call, arguments, effect_key: intent.effect_key.clone() }),
+                    Err(error) => (ToolStatus::Refused, error.to_string()),
+                }
+            }
             _ => (ToolStatus::Unknown, "outcome unknown: the daemon restarted while this was running; check before repeating".to_owned()),
         };
         self.refuse(journal, round.number, position, call, refused);
@@ -166,7 +168,12 @@ impl Dispatch<'_> {
         for ready in batch {
             self.events.emit(Some(&self.job.context.run), EventKind::ToolCalled, json!({ "tool": ready.call.name.0, "round": round }));
             let (call, position) = (ready.call.clone(), ready.position);
-            let surroundings = Surroundings { context: self.job.context.clone(), store: self.store.clone(), slots: Arc::clone(&slots), deadline: self.deadline };
+            let surroundings = Surroundings {
+                context: self.job.context.clone(),
+                store: self.store.clone(),
+                slots: Arc::clone(&slots),
+                deadline: self.deadline,
+            };
             let work = one_call(surroundings, ready);
             positions.insert(running.spawn(work).id(), (position, call));
         }

@@ -17,7 +17,8 @@ use crate::tools::Toolset;
 const OUTPUT_TOKENS: u32 = 16_384;
 
 /// What the model is told when no more tools may be used (harness L2).
-const CLOSING_NOTE: &str = "No further tool use is possible in this run. Write the reply to the customer now; say what is done and what is not.";
+const CLOSING_NOTE: &str =
+    "No further tool use is possible in this run. Write the reply to the customer now; say what is done and what is not.";
 
 /// One run's work.
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 
 mod accept;
 mod dispatch;
-mod journal;
 mod job;
+mod journal;
 mod reply;
 mod run;
 mod transcript;

@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn harness_l8_a_legal_history_is_untouched() {
-        let legal = vec![Message::user("hi", Source::Customer), assistant(&[1, 2]), results(&[1, 2]), Message::user("more", Source::Customer)];
+        let legal =
+            vec![Message::user("hi", Source::Customer), assistant(&[1, 2]), results(&[1, 2]), Message::user("more", Source::Customer)];
         assert_eq!(paired(legal.clone()), legal);
     }
 }

@@ -21,7 +21,8 @@ use crate::run::{Outcome, RunStatus};
 use crate::store::{Close, Opened, Purpose, Step, Store, StoreError};
 
 /// What the model is told when it repeats a failing call (harness L6).
-const CIRCLING: &str = "The same call has failed the same way several times. Do not repeat it: try something else, or answer with what you know.";
+const CIRCLING: &str =
+    "The same call has failed the same way several times. Do not repeat it: try something else, or answer with what you know.";
 
 /// What a model call may still take when the run's time is over: enough for a closing call.
 const LAST_WORD: Duration = Duration::from_secs(60);
@@ -145,7 +146,13 @@ impl Harness {
     }
 
     /// One model call: journaled, made, judged.
-    async fn ask(&self, job: &Job, journal: &mut Journal<'_>, purpose: Purpose, (stop, deadline): (&Stop, Instant)) -> Result<Asked, StoreError> {
+    async fn ask(
+        &self,
+        job: &Job,
+        journal: &mut Journal<'_>,
+        purpose: Purpose,
+        (stop, deadline): (&Stop, Instant),
+    ) -> Result<Asked, StoreError> {
         let run = &job.context.run;
         if journal.transcript().asked() != Some(purpose) {
             let request = job.request(journal.transcript(), purpose);
@@ -177,7 +184,12 @@ impl Harness {
             Err(error) => {
                 self.events.emit(Some(run), EventKind::ModelFailed, json!({ "error": error.kind.as_str() }));
                 tracing::warn!(run = run.as_str(), error = error.kind.as_str(), status = error.status, "the model gave no answer");
-                journal.push(Step::ModelFailed { purpose, error: error.kind.as_str().to_owned(), message: error.message.clone(), attempts: 0 });
+                journal.push(Step::ModelFailed {
+                    purpose,
+                    error: error.kind.as_str().to_owned(),
+                    message: error.message.clone(),
+                    attempts: 0,
+                });
                 Ok(Asked::Failed(error))
             }
         }
@@ -236,10 +248,11 @@ fn finish(job: &Job, mut journal: Journal<'_>) -> Finish {
     };
     let (transcript, mut steps) = journal.into_unwritten();
     let error = match ready.outcome {
-        Outcome::Fallback => Some(transcript.failure().map_or_else(
-            || "the model gave no usable answer".to_owned(),
-            |failure| format!("{}: {}", failure.error, failure.message),
-        )),
+        Outcome::Fallback => Some(
+            transcript
+                .failure()
+                .map_or_else(|| "the model gave no usable answer".to_owned(), |failure| format!("{}: {}", failure.error, failure.message)),
+        ),
         Outcome::Refused => Some("the model refused".to_owned()),
         _ => None,
     };

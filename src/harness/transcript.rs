@@ -79,7 +79,6 @@ pub(super) struct Ready {
 pub(super) struct Answer {
     pub(super) text: String,
     pub(super) stop: StopReason,
-    pub(super) purpose: Purpose,
 }
 
 /// The last model call gave nothing, after every attempt.
@@ -178,9 +177,9 @@ impl Transcript {
                     self.close_rounds();
                 }
             }
-            Step::ModelResponded { purpose, reply, cost, .. } => {
+            Step::ModelResponded { reply, cost, .. } => {
                 self.bill(&reply.usage, *cost);
-                self.respond(*purpose, reply);
+                self.respond(reply);
             }
             Step::ModelDiscarded { reply, cost, .. } => {
                 self.bill(&reply.usage, *cost);
@@ -220,7 +219,7 @@ impl Transcript {
         self.cost = self.cost.saturating_add(cost);
     }
 
-    fn respond(&mut self, purpose: Purpose, reply: &Reply) {
+    fn respond(&mut self, reply: &Reply) {
         self.asked = None;
         self.discards = 0;
         self.notes.clear();
@@ -238,7 +237,7 @@ impl Transcript {
             if !text.is_empty() {
                 self.plain_text = Some(text.clone());
             }
-            self.answer = Some(Answer { text, stop: reply.stop.clone(), purpose });
+            self.answer = Some(Answer { text, stop: reply.stop.clone() });
         } else {
             self.rounds += 1;
             self.calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
@@ -260,7 +259,8 @@ impl Transcript {
             .map(|(result, id)| Whole { text: &result.text, limit: usize::MAX, result_id: id })
             .collect();
         let bounded = bound_round(&whole, ROUND_RESULT_BYTES);
-        let results = (round.finished.values().zip(bounded)).map(|(result, bounded)| ToolResult { text: bounded.text, ..result.clone() }).collect();
+        let results =
+            (round.finished.values().zip(bounded)).map(|(result, bounded)| ToolResult { text: bounded.text, ..result.clone() }).collect();
         self.messages.push(Message::Results { results });
         self.round = None;
     }

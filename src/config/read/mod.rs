@@ -14,9 +14,7 @@ mod units;
 
 pub(super) use agent::{Surroundings, agent};
 pub(super) use duty::duty;
-pub(super) use section::{Entry, File, Report, Section, nearest, quoted};
-pub(super) use settings::{DEFAULT_STORE, settings};
 pub(super) use entry::{Entry, quoted};
 pub(super) use section::{File, Report, Section, nearest};
-pub(super) use settings::settings;
+pub(super) use settings::{DEFAULT_STORE, settings};
 pub(super) use units::duration_text;
