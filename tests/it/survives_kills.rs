@@ -58,6 +58,12 @@ fn answers_for_each_letter(answers: &[Arrived]) -> BTreeMap<String, usize> {
     counts
 }
 
+/// How the letters ended, for the message of a failed test.
+fn verdicts(world: &World) -> Vec<(String, String, i64)> {
+    let query = "SELECT verdict, coalesce(reason, ''), count(*) FROM audit_letters GROUP BY 1, 2";
+    world.rows(query, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+}
+
 #[test]
 fn killed_at_random_moments_on_maildirs_each_letter_is_answered_once() {
     let (model, requests) = model();
@@ -71,7 +77,7 @@ fn killed_at_random_moments_on_maildirs_each_letter_is_answered_once() {
     assert!(daemon.terminate().success());
 
     let counts = answers_for_each_letter(&world.sent().letters());
-    assert_eq!(counts.len(), letters, "a letter without an answer");
+    assert_eq!(counts.len(), letters, "letters without an answer; answers: {counts:?}, letters: {:?}", verdicts(&world));
     assert!(counts.values().all(|count| *count == 1), "a letter with two answers: {counts:?}");
 }
 
@@ -91,7 +97,7 @@ fn killed_at_random_moments_on_real_servers_each_letter_is_answered_and_twice_on
     assert!(daemon.terminate().success());
 
     let counts = answers_for_each_letter(&answers);
-    assert_eq!(counts.len(), letters, "a letter without an answer");
+    assert_eq!(counts.len(), letters, "letters without an answer; answers: {counts:?}, letters: {:?}", verdicts(&world));
     let twice = counts.values().map(|count| i64::from(*count > 1)).sum::<i64>();
     let repeated = world.rows("SELECT count(*) FROM audit_outgoing WHERE attempts > 1", |row| row.get::<_, i64>(0))[0];
     assert!(
