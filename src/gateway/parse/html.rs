@@ -452,7 +452,8 @@ fn colour_key(value: &str) -> String {
         }
         // A picture or a gradient may be of any colour.
         other if other.contains("url(") || other.contains("gradient") => UNKNOWN_COLOUR.to_owned(),
-        other => other.to_owned(),
+        // Every open element keeps its colours: none may be large.
+        other => other.chars().take(32).collect(),
     }
 }
 

@@ -54,7 +54,7 @@ pub struct ParseCaps {
     pub header_bytes: usize,
     /// Header fields.
     pub header_fields: usize,
-    /// Parts, those of nested letters included.
+    /// Parts; those of attached letters do not count, since they stay closed.
     pub parts: usize,
     /// Nesting.
     pub depth: usize,
@@ -230,7 +230,8 @@ fn leaves(raw: &[u8], body_offset: usize, headers: &Headers, caps: &ParseCaps) -
     }
     framed.extend_from_slice(b"MIME-Version: 1.0\r\n\r\n");
     framed.extend_from_slice(raw.get(body_offset..).unwrap_or_default());
-    let Some(message) = MessageParser::default().parse(&framed) else {
+    let closed = with_closed_letters(&framed);
+    let Some(message) = MessageParser::default().parse(closed.as_slice()) else {
         return Err(ParseFailure::Malformed("no structure".to_owned()));
     };
     refuse_size(&message, caps)?;
@@ -246,31 +247,84 @@ fn leaves(raw: &[u8], body_offset: usize, headers: &Headers, caps: &ParseCaps) -
     Ok(leaves)
 }
 
+/// The bytes with every attached letter's media type misspelt, each at its old place: the parser opens
+/// attached letters by recursion, even encoded ones whose depth cannot be seen from outside, and a deep
+/// one would end the process (email C1). We name them and do not open them.
+fn with_closed_letters(framed: &[u8]) -> Vec<u8> {
+    let mut closed = framed.to_vec();
+    let mut at = 0;
+    while let Some(rest) = closed.get_mut(at..) {
+        let Some(colon) = rest.iter().position(|&byte| byte == b':') else { break };
+        let (before, value) = rest.split_at_mut(colon + 1);
+        let name = before.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
+        let is_type =
+            name.len().checked_sub(12).and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(b"content-type"));
+        at += colon + 1;
+        if !is_type {
+            continue;
+        }
+        let length = value_length(value);
+        at += length;
+        let value = value.get_mut(..length).unwrap_or_default();
+        let plain_end = value.iter().position(|&byte| matches!(byte, b';' | b'(' | b'"')).unwrap_or(value.len());
+        let end = if value.get(plain_end) == Some(&b';') { plain_end } else { value.len() };
+        misspell(value.get_mut(..end).unwrap_or_default());
+    }
+    closed
+}
+
+/// Up to the line feed that no continuation follows.
+fn value_length(value: &[u8]) -> usize {
+    let mut lines = value.split_inclusive(|&byte| byte == b'\n').peekable();
+    let mut length = 0;
+    while let Some(line) = lines.next() {
+        length += line.len();
+        if lines.peek().is_none_or(|next| !matches!(next.first(), Some(b' ' | b'\t'))) {
+            break;
+        }
+    }
+    length
+}
+
+fn misspell(value: &mut [u8]) {
+    let starts: Vec<usize> = value
+        .windows(6)
+        .enumerate()
+        .filter(|(_, word)| [b"rfc822", b"global", b"digest"].iter().any(|closed| word.eq_ignore_ascii_case(*closed)))
+        .map(|(start, _)| start)
+        .collect();
+    for start in starts {
+        if let Some(byte) = value.get_mut(start) {
+            *byte = b'x';
+        }
+    }
+}
+
+/// Undoes `misspell`.
+fn spelt(subtype: &str) -> &str {
+    match subtype {
+        "xfc822" => "rfc822",
+        "xlobal" => "global",
+        "xigest" => "digest",
+        other => other,
+    }
+}
+
 fn refuse_size(message: &Message<'_>, caps: &ParseCaps) -> Result<(), ParseFailure> {
-    let mut waiting = vec![(message, 0_usize)];
-    let mut parts = 0_usize;
-    while let Some((message, above)) = waiting.pop() {
-        let mut depths = vec![above; message.parts.len()];
-        for (id, part) in message.parts.iter().enumerate() {
-            parts += 1;
-            let depth = depths.get(id).copied().unwrap_or_default();
-            if parts > caps.parts {
-                return Err(ParseFailure::Malformed(format!("more than {} parts", caps.parts)));
-            }
-            if depth > caps.depth {
-                return Err(ParseFailure::Malformed(format!("parts nested deeper than {}", caps.depth)));
-            }
-            match &part.body {
-                // Children always stand behind their parent.
-                PartType::Multipart(children) => {
-                    for child in children {
-                        if let Some(slot) = usize::try_from(*child).ok().and_then(|child| depths.get_mut(child)) {
-                            *slot = depth + 1;
-                        }
-                    }
-                }
-                PartType::Message(nested) => waiting.push((nested, depth + 1)),
-                _ => {}
+    if message.parts.len() > caps.parts {
+        return Err(ParseFailure::Malformed(format!("more than {} parts", caps.parts)));
+    }
+    let mut depths = vec![0_usize; message.parts.len()];
+    for (id, part) in message.parts.iter().enumerate() {
+        let depth = depths.get(id).copied().unwrap_or_default();
+        if depth > caps.depth || matches!(part.body, PartType::Message(_)) {
+            return Err(ParseFailure::Malformed(format!("parts nested deeper than {}", caps.depth)));
+        }
+        // Children always stand behind their parent.
+        let PartType::Multipart(children) = &part.body else { continue };
+        for child in children {
+            if let Some(slot) = usize::try_from(*child).ok().and_then(|child| depths.get_mut(child)) {
+                *slot = depth + 1;
             }
         }
     }
@@ -295,16 +349,15 @@ fn alternatives(message: &Message<'_>) -> Vec<Option<usize>> {
 
 fn media_type(part: &MessagePart<'_>) -> Option<String> {
     let declared = part.content_type()?;
-    Some(format!("{}/{}", declared.ctype(), declared.subtype().unwrap_or("plain")).to_ascii_lowercase())
+    Some(format!("{}/{}", declared.ctype(), spelt(&declared.subtype().unwrap_or("plain").to_ascii_lowercase())).to_ascii_lowercase())
 }
 
 fn leaf(raw: &[u8], part: &MessagePart<'_>) -> Leaf {
     let range = usize::try_from(part.offset_body).unwrap_or(usize::MAX)..usize::try_from(part.offset_end).unwrap_or(usize::MAX);
     let bytes = raw.get(range).unwrap_or_default();
     let encoding = part.content_transfer_encoding().map(|encoding| encoding.trim().to_ascii_lowercase()).unwrap_or_default();
-    let is_nested = matches!(part.body, PartType::Message(_));
     Leaf {
-        media_type: media_type(part).unwrap_or_else(|| if is_nested { "message/rfc822" } else { "text/plain" }.to_owned()),
+        media_type: media_type(part).unwrap_or_else(|| "text/plain".to_owned()),
         charset: part.content_type().and_then(|kind| kind.attribute("charset")).map(str::to_owned),
         name: part.attachment_name().map(|name| if name.contains("=?") { unstructured(name) } else { name.to_owned() }),
         attached: part.content_disposition().is_some_and(|disposition| disposition.ctype().eq_ignore_ascii_case("attachment")),
