@@ -16,7 +16,7 @@ use url::{Host, Url};
 
 use self::decoder::{Decoder, Dialected};
 use self::exchange::Exchange;
-pub(super) use self::failure::{failure, in_band};
+pub(super) use self::failure::{failure, from_response, in_band};
 use super::anthropic::{self, AnthropicStream};
 use super::openai::{self, OpenaiStream};
 use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request};
