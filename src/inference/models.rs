@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::http::{Dialect, HttpProvider, TimeLimits};
+use super::http::{Dialect, HttpProvider, Limits};
 use super::reply::Assembly;
 use super::script::ScriptProvider;
 use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request, retry};
@@ -114,8 +114,8 @@ fn fallbacks(name: &str, settings: &Settings, backends: &BTreeMap<String, Arc<Ba
 fn provider(model: &ModelSettings, tls: &rustls::ClientConfig) -> anyhow::Result<Box<dyn Provider>> {
     match model.wire {
         Wire::Script => Ok(Box::new(ScriptProvider::open(model)?)),
-        Wire::Openai => Ok(Box::new(HttpProvider::new(Dialect::Openai, model, tls, TimeLimits::default())?)),
-        Wire::Anthropic => Ok(Box::new(HttpProvider::new(Dialect::Anthropic, model, tls, TimeLimits::default())?)),
+        Wire::Openai => Ok(Box::new(HttpProvider::new(Dialect::Openai, model, tls, Limits::default())?)),
+        Wire::Anthropic => Ok(Box::new(HttpProvider::new(Dialect::Anthropic, model, tls, Limits::default())?)),
     }
 }
 

@@ -102,3 +102,41 @@ async fn a_watcher_sees_each_event_and_the_output_limit_is_the_models_own() {
     assert!(matches!(seen.first(), Some(ModelEvent::Started { .. })));
     assert!(matches!(seen.last(), Some(ModelEvent::Finished { .. })));
 }
+
+/// A provider on loopback that cuts its first answer and gives the second whole.
+async fn cutting_server(tasks: &mut tokio::task::JoinSet<()>) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let chunk = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let answers = [format!("{head}{}", chunk("half")), format!("{head}{}{stop}", chunk("whole"))];
+    tasks.spawn(async move {
+        for answer in answers {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"}}") {
+                assert_ne!(socket.read_buf(&mut request).await.unwrap(), 0);
+            }
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    base
+}
+
+#[tokio::test]
+async fn harness_f4_a_cut_answer_is_dropped_and_asked_for_again() {
+    let mut tasks = tokio::task::JoinSet::new();
+    let base = cutting_server(&mut tasks).await;
+    let tls = crate::tls::client_config(None).unwrap();
+    let provider = HttpProvider::new(Dialect::Openai, &settings(Wire::Openai, &base), &tls, Limits::default()).unwrap();
+    let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 0, cache_write: 0 };
+    let provider: Box<dyn Provider> = Box::new(provider);
+    let own = Arc::new(Backend { name: "p".into(), provider, context_window: 1000, max_output: 100, price, chance: || 0.0 });
+    let completed = ask(&Model { own, fallbacks: Vec::new() }).await.unwrap();
+    assert_eq!(completed.reply.message.text(), "whole");
+    assert_eq!(completed.attempts, 2);
+    // Five tokens in and one or two out, each time: the cut attempt is billed as well (harness U3).
+    assert_eq!(completed.cost, (5 + 1) + (5 + 2));
+}

@@ -48,9 +48,10 @@ impl Assembly {
         &self.headers
     }
 
-    /// What was used so far; estimated where the vendor has not said (harness U3).
+    /// What was used so far; estimated where the vendor has said nothing, or nothing but zeros (harness U3).
     pub(super) fn usage(&self, request: &Request) -> Usage {
-        self.usage.unwrap_or_else(|| Usage {
+        let reported = self.usage.filter(|usage| usage.input_total() > 0 || usage.output > 0);
+        reported.unwrap_or_else(|| Usage {
             input: estimate_request(request),
             output: self.blocks.iter().map(estimate_block).sum(),
             estimated: true,

@@ -101,6 +101,8 @@ fn harness_u3_missing_usage_is_estimated_and_flagged() {
     assert!(reply.usage.estimated);
     assert_eq!(reply.usage.output, 2);
     assert_eq!(reply.usage.input, 6, "three for the system text, three for the letter");
+    let zeros = fold(vec![ModelEvent::Usage(Usage::default()), ModelEvent::Text("12345678".into()), end(StopReason::EndTurn)]);
+    assert_eq!(zeros.usage, reply.usage);
 }
 
 #[test]

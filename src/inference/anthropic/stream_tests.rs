@@ -1,5 +1,7 @@
 //! Events as real servers and their proxies send them.
 
+#![expect(clippy::needless_pass_by_value, reason = "a `json!` value reads best in its place")]
+
 use super::*;
 use crate::chat::{Block, Message, Reply};
 use crate::inference::fixtures::{origin, request, user};
@@ -160,7 +162,7 @@ fn harness_u1_the_latest_snapshot_with_a_field_wins_even_when_smaller() {
     let start = json!({"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1000, "output_tokens": 0}}});
     let late = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
         "usage": {"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 7}});
-    let reply = run(&events(&[&[start.clone()], &text("hi"), &[late, end()]])).unwrap();
+    let reply = run(&events(&[std::slice::from_ref(&start), &text("hi"), &[late, end()]])).unwrap();
     assert_eq!((reply.usage.input, reply.usage.cache_read, reply.usage.output), (100, 900, 7));
     let zeros = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 0, "output_tokens": 7}});
     let reply = run(&events(&[&[start], &text("hi"), &[zeros, end()]])).unwrap();

@@ -138,12 +138,12 @@ fn harness_dr4_every_split_dress_and_ending_says_the_same() {
             fixture.trim_end().to_owned(),
         ];
         for dress in &dresses {
-            let bytes = dress.as_bytes();
-            assert_eq!(run(fixture, &bytes.chunks(1).collect::<Vec<_>>()), expected);
-            for at in 0..bytes.len() {
-                let (left, right) = bytes.split_at(at);
-                assert_eq!(run(fixture, &[left, right]), expected, "split at {at}");
-            }
+            assert_eq!(run(fixture, &dress.as_bytes().chunks(1).collect::<Vec<_>>()), expected);
+            assert_eq!(run(fixture, &[dress.as_bytes()]), expected);
+        }
+        for at in 0..fixture.len() {
+            let (left, right) = fixture.as_bytes().split_at(at);
+            assert_eq!(run(fixture, &[left, right]), expected, "split at {at}");
         }
     }
 }

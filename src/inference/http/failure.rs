@@ -20,7 +20,7 @@ pub(in crate::inference) fn in_band(object: &Value, phase: Phase) -> ModelError 
 }
 
 /// A response whose status is not a success.
-pub(super) fn from_response(status: u16, body: &[u8]) -> ModelError {
+pub(in crate::inference) fn from_response(status: u16, body: &[u8]) -> ModelError {
     let text = String::from_utf8_lossy(body);
     let report = match serde_json::from_str::<Value>(&text) {
         Ok(object) => Report::of(&object),

@@ -72,7 +72,7 @@ async fn read_request(socket: &mut TcpStream) -> String {
 
 fn provider(dialect: Dialect, base: &str) -> HttpProvider {
     let brief = Duration::from_millis(150);
-    let limits = TimeLimits { connect: brief, headers: brief, silence: brief, idle: brief * 3, total: brief * 5 };
+    let limits = Limits { connect: brief, headers: brief, silence: brief, idle: brief * 3, total: brief * 5, request: 4096 };
     let wire = if dialect == Dialect::Openai { Wire::Openai } else { Wire::Anthropic };
     HttpProvider::new(dialect, &settings(wire, base), &crate::tls::client_config(None).unwrap(), limits).unwrap()
 }
@@ -224,7 +224,7 @@ async fn a_redirect_is_not_followed() {
 async fn harness_w9_a_request_that_is_too_large_is_not_sent() {
     let server = serve(vec![streamed("")]).await;
     let provider = provider(Dialect::Openai, &server.base);
-    let events: Vec<_> = provider.stream(&request(vec![user(&"x".repeat(LARGEST_REQUEST))])).collect().await;
+    let events: Vec<_> = provider.stream(&request(vec![user(&"x".repeat(4096))])).collect().await;
     assert_eq!(events[0].as_ref().unwrap_err().kind, ErrorKind::ContextTooLong);
     assert!(server.seen.lock().unwrap().is_empty());
 }

@@ -16,19 +16,16 @@ use url::{Host, Url};
 
 use self::decoder::{Decoder, Dialected};
 use self::exchange::Exchange;
-pub(super) use self::failure::{failure, in_band};
+pub(super) use self::failure::{failure, from_response, in_band};
 use super::anthropic::{self, AnthropicStream};
 use super::openai::{self, OpenaiStream};
 use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request};
 use crate::chat::Origin;
 use crate::config::{ModelSettings, Secret};
 
-/// Bytes of a request at most (harness W9).
-const LARGEST_REQUEST: usize = 32 * 1024 * 1024;
-
-/// How long each part of an exchange may take (harness F1).
+/// How long each part of an exchange may take (harness F1), and how large a request may be (harness W9).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimeLimits {
+pub(super) struct Limits {
     connect: Duration,
     headers: Duration,
     /// Nothing at all came.
@@ -36,16 +33,19 @@ pub(super) struct TimeLimits {
     /// Something came, but only signs of life: keep-alives flow while a model is dead.
     idle: Duration,
     total: Duration,
+    /// Bytes.
+    request: usize,
 }
 
-impl Default for TimeLimits {
-    fn default() -> TimeLimits {
-        TimeLimits {
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
             connect: Duration::from_secs(10),
             headers: Duration::from_mins(1),
             silence: Duration::from_mins(2),
             idle: Duration::from_mins(5),
             total: Duration::from_mins(15),
+            request: 32 * 1024 * 1024,
         }
     }
 }
@@ -76,7 +76,7 @@ struct Endpoint {
     headers: HeaderMap,
     /// Never to be seen in an error's text.
     secrets: Vec<Secret>,
-    limits: TimeLimits,
+    limits: Limits,
 }
 
 impl HttpProvider {
@@ -85,7 +85,7 @@ impl HttpProvider {
         dialect: Dialect,
         settings: &ModelSettings,
         tls: &rustls::ClientConfig,
-        limits: TimeLimits,
+        limits: Limits,
     ) -> anyhow::Result<HttpProvider> {
         let base = settings.base_url.as_ref().context("base_url is missing")?;
         let mut tls = tls.clone();
@@ -120,8 +120,8 @@ impl HttpProvider {
             }
         };
         let body = body.to_string();
-        if body.len() > LARGEST_REQUEST {
-            return Err(failure(ErrorKind::ContextTooLong, Phase::Connect, "the request is larger than 32 MB"));
+        if body.len() > self.endpoint.limits.request {
+            return Err(failure(ErrorKind::ContextTooLong, Phase::Connect, "the request is too large to send"));
         }
         Ok((body, decoder))
     }

@@ -1,5 +1,7 @@
 //! Chunks as real servers send them.
 
+#![expect(clippy::needless_pass_by_value, reason = "a `json!` value reads best in its place")]
+
 use serde_json::json;
 
 use super::*;

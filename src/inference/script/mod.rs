@@ -26,7 +26,8 @@ use serde_json::Map;
 
 use self::rules::{Answer, Rules, Scene};
 use super::call_ids::{CallIds, plain_id};
-use super::{ErrorKind, ModelError, ModelEvent, Phase, Provider, Request};
+use super::http::from_response;
+use super::{ModelError, ModelEvent, Provider, Request};
 use crate::chat::{CallId, Origin, StopReason, ToolCall, ToolName};
 use crate::config::ModelSettings;
 
@@ -74,7 +75,7 @@ impl Provider for ScriptProvider {
 /// The answer as a stream would bring it.
 fn items(answer: Answer, request: &Request) -> Vec<Result<ModelEvent, ModelError>> {
     if let Some(status) = answer.error {
-        return vec![Err(failure(status))];
+        return vec![Err(from_response(status, b"the rule says so"))];
     }
     let mut events = vec![ModelEvent::Started { response_id: None, headers: Map::new() }];
     if !answer.reasoning.is_empty() {
@@ -91,21 +92,6 @@ fn items(answer: Answer, request: &Request) -> Vec<Result<ModelEvent, ModelError
     let stop = answer.finish.unwrap_or(if has_calls { StopReason::ToolUse } else { StopReason::EndTurn });
     events.push(ModelEvent::Finished { stop, raw_stop: None });
     events.into_iter().map(Ok).collect()
-}
-
-fn failure(status: u16) -> ModelError {
-    let kind = match status {
-        401 => ErrorKind::Auth,
-        403 => ErrorKind::Permission,
-        404 => ErrorKind::NotFound,
-        402 => ErrorKind::QuotaExhausted,
-        429 => ErrorKind::RateLimited,
-        529 => ErrorKind::Overloaded,
-        500..=599 => ErrorKind::Server,
-        _ => ErrorKind::InvalidRequest,
-    };
-    let message = format!("the rule says status {status}");
-    ModelError { kind, status: Some(status), message, retry_after: None, request_id: None, phase: Phase::Headers }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::rules::{Rules, Scene};
 use super::*;
 use crate::chat::Message;
-use crate::inference::ToolChoice;
 use crate::inference::fixtures::{call, origin, request, result, text, user};
+use crate::inference::{ErrorKind, ToolChoice};
 
 const SHOP: &str = r#"
 [[rule]]
