@@ -60,6 +60,26 @@ async fn security_r21_a_newer_schema_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn security_r21_every_earlier_schema_is_brought_to_this_one() {
+    let schema = |place: &Place| place.text("SELECT group_concat(name || coalesce(sql, ''), ';' ORDER BY type, name) FROM sqlite_schema");
+    let fresh = Place::new();
+    drop(fresh.open());
+    for version in 1..super::super::migrations::MIGRATIONS.len() {
+        let place = Place::new();
+        std::fs::create_dir(place.path.parent().unwrap()).unwrap();
+        let sql = place.sql();
+        for migration in &super::super::migrations::MIGRATIONS[..version] {
+            sql.execute_batch(migration).unwrap();
+        }
+        sql.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+        drop(sql);
+        assert!(matches!(Store::attach(&place.path), Err(OpenError::Broken { .. })));
+        drop(place.open());
+        assert_eq!(schema(&place), schema(&fresh), "from {version}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_store_is_not_made_by_a_command() {
     let place = Place::new();
     assert!(matches!(Store::attach(&place.path), Err(OpenError::Missing(_))));
