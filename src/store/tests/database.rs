@@ -150,20 +150,20 @@ async fn many_writes_share_a_commit_and_a_failing_one_takes_nobody_with_it() {
 }
 
 #[tokio::test]
-async fn thousands_of_writes_of_many_tasks_all_land() {
+async fn many_writes_of_many_tasks_all_land() {
     let place = Place::new();
     let store = place.open();
     let writers = (0..64_u32).map(|task| {
         let store = store.clone();
         async move {
-            for n in 0..50 {
-                receive(&store, task * 50 + n, &format!("c{task}@example.com")).await;
+            for n in 0..20 {
+                receive(&store, task * 20 + n, &format!("c{task}@example.com")).await;
             }
         }
     });
     join_all(writers).await;
-    assert_eq!(place.number("SELECT count(*) FROM letters"), 3200);
-    assert_eq!(store.waiting_letters(10_000, &Default::default()).await.unwrap().len(), 3200);
+    assert_eq!(place.number("SELECT count(*) FROM letters"), 1280);
+    assert_eq!(store.waiting_letters(10_000, &Default::default()).await.unwrap().len(), 1280);
 }
 
 #[tokio::test]
