@@ -8,6 +8,7 @@ CREATE TABLE outgoing (
     agent         TEXT,
     mailbox       TEXT NOT NULL,
     kind          TEXT NOT NULL CHECK (kind IN ('reply', 'question', 'report', 'notice', 'tool')),
+    rank          INTEGER NOT NULL, -- 1 for what may wait behind answers (email G11)
     effect_key    TEXT NOT NULL,
     message_id    TEXT NOT NULL,
     envelope_from TEXT NOT NULL,
@@ -31,6 +32,7 @@ CREATE TABLE outgoing (
     UNIQUE (effect_key, recipient)
 ) STRICT;
 
+CREATE INDEX outgoing_in_order ON outgoing (mailbox, rank, id) WHERE status = 'queued';
 CREATE INDEX outgoing_queued ON outgoing (mailbox, next_at) WHERE status = 'queued';
 CREATE INDEX outgoing_uncertain ON outgoing (mailbox, check_at) WHERE status = 'uncertain';
 CREATE INDEX outgoing_sending ON outgoing (epoch) WHERE status = 'sending';

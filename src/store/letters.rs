@@ -407,8 +407,9 @@ impl Store {
         .await
     }
 
-    /// Changes the verdict of a letter that has no finished run: quarantine, hold, drop, release. A released
-    /// letter that had no thread gets one. False when there was nothing to change.
+    /// Changes the verdict of a letter that was not answered: quarantine, hold, drop, release. A released
+    /// letter gets a fresh run, and a thread if it had none. False when there was nothing to change: it was
+    /// answered, it is accepted already (see [`Store::retry_letter`]), or its run still goes on.
     ///
     /// # Errors
     /// What the store says.
@@ -494,8 +495,10 @@ pub(super) fn participants(sql: &Connection, thread: ThreadId) -> Result<BTreeSe
 fn judge(writing: &Writing<'_>, id: LetterId, verdict: Verdict, reason: &str) -> Result<bool, StoreError> {
     let mut query = writing.sql.prepare_cached(
         "SELECT l.agent, l.mailbox, l.subject, l.reply_to, l.thread_id FROM letters l
-         WHERE l.id = ?1 AND (l.verdict <> ?2 OR l.reason <> ?3)
-             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = l.run_id AND r.status NOT IN ('queued', 'running'))",
+         WHERE l.id = ?1 AND (l.verdict <> ?2 OR (l.reason <> ?3 AND ?2 <> 'accepted'))
+             AND NOT EXISTS (
+                 SELECT 1 FROM runs r
+                 WHERE r.id = l.run_id AND (r.status = 'done' OR (?2 = 'accepted' AND r.status IN ('queued', 'running', 'needs_input'))))",
     )?;
     let found = query.query_row((id.0, verdict.as_str(), reason), |row| {
         let thread = row.get::<_, Option<i64>>(4)?.map(ThreadId);
@@ -520,7 +523,8 @@ fn judge(writing: &Writing<'_>, id: LetterId, verdict: Verdict, reason: &str) ->
         .prepare_cached(
             "UPDATE letters SET verdict = ?2, reason = ?3, thread_id = ?4, accepted_at = coalesce(?5, accepted_at), held_by_thread = 0,
                  attempts = CASE WHEN ?2 = 'accepted' THEN 0 ELSE attempts END,
-                 epoch = CASE WHEN ?2 = 'accepted' THEN ?6 ELSE epoch END
+                 epoch = CASE WHEN ?2 = 'accepted' THEN ?6 ELSE epoch END,
+                 run_id = CASE WHEN ?2 = 'accepted' THEN NULL ELSE run_id END
              WHERE id = ?1",
         )?
         .execute((id.0, verdict.as_str(), reason, thread.map(|thread| thread.0), accepted_at, writing.epoch))?;

@@ -71,7 +71,7 @@ pub(super) fn reached(
 pub(super) fn release(writing: &Writing<'_>, limits: &Limits, now: DateTime<Utc>) -> Result<u32, StoreError> {
     let mut released = 0;
     let mut held = writing.sql.prepare_cached(
-        "SELECT id, thread_id, reply_to, per_domain, reason FROM letters
+        "SELECT id, thread_id, reply_to, per_domain, reason FROM letters INDEXED BY letters_held
          WHERE verdict = 'held'
              AND reason IN ('limit:replies_per_sender_per_hour', 'limit:replies_per_domain_per_hour', 'limit:replies_per_day')
              AND reply_to IS NOT NULL

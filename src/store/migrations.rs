@@ -3,7 +3,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The files in their order; a store's `user_version` is how many of them it has.
-const MIGRATIONS: [&str; 4] = [
+pub(super) const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/0001_letters.sql"),
     include_str!("../../migrations/0002_runs.sql"),
     include_str!("../../migrations/0003_outgoing.sql"),

@@ -163,14 +163,14 @@ impl Store {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.write(move |writing| {
             let mut due = writing.sql.prepare_cached(
-                "SELECT o.id FROM outgoing o
+                "SELECT o.id FROM outgoing o INDEXED BY outgoing_in_order
                  WHERE o.mailbox = ?1 AND o.status = 'queued' AND o.next_at <= ?2
                      AND NOT EXISTS (SELECT 1 FROM switches WHERE name = 'sending')
                      AND NOT EXISTS (
                          SELECT 1 FROM outgoing e
                          WHERE e.thread_id = o.thread_id AND e.id < o.id AND e.message_id <> o.message_id
                              AND e.status IN ('queued', 'sending', 'uncertain'))
-                 ORDER BY o.kind IN ('report', 'notice'), o.id LIMIT ?3",
+                 ORDER BY o.rank, o.id LIMIT ?3",
             )?;
             let due: Vec<i64> = due.query_map((mailbox, Stamp(now), limit), |row| row.get(0))?.collect::<Result<_, _>>()?;
             let mut claim =
@@ -433,9 +433,9 @@ pub(super) fn insert(writing: &Writing<'_>, outgoing: &QueueOutgoing) -> Result<
         let new = writing
             .sql
             .prepare_cached(
-                "INSERT INTO outgoing (run_id, thread_id, agent, mailbox, kind, effect_key, message_id, envelope_from, recipient, subject,
+                "INSERT INTO outgoing (run_id, thread_id, agent, mailbox, kind, rank, effect_key, message_id, envelope_from, recipient, subject,
                      status, reason, epoch, queued_at, next_at, text, bytes)
-                 VALUES (:run, :thread, :agent, :mailbox, :kind, :effect_key, :message_id, :from, :to, :subject,
+                 VALUES (:run, :thread, :agent, :mailbox, :kind, :rank, :effect_key, :message_id, :from, :to, :subject,
                      :status, :reason, :epoch, :queued, :next, :text, :bytes)
                  ON CONFLICT (effect_key, recipient) DO NOTHING",
             )?
@@ -445,6 +445,7 @@ pub(super) fn insert(writing: &Writing<'_>, outgoing: &QueueOutgoing) -> Result<
                 ":agent": outgoing.agent,
                 ":mailbox": outgoing.mailbox,
                 ":kind": sealed.kind.as_str(),
+                ":rank": matches!(sealed.kind, OutgoingKind::Report | OutgoingKind::Notice),
                 ":effect_key": sealed.effect_key,
                 ":message_id": sealed.message_id.as_str(),
                 ":from": sealed.envelope_from.as_str(),

@@ -134,7 +134,7 @@ fn standing(writing: &Writing<'_>, incoming: &Incoming) -> Result<Standing, Stor
     let since = incoming.received_at - Duration::days(DUPLICATE_DAYS);
     let mut query = writing.sql.prepare_cached(
         "SELECT l.id FROM received r JOIN letters l ON l.received_id = r.id
-         WHERE r.mailbox = ?1 AND r.sha256 = ?2 AND r.received_at >= ?3 ORDER BY l.id LIMIT 1",
+         WHERE r.mailbox = ?1 AND r.sha256 = ?2 AND r.received_at >= ?3 AND l.duplicate_of IS NULL ORDER BY l.id LIMIT 1",
     )?;
     let duplicate_of = query.query_row((&incoming.mailbox, &incoming.sha256, Stamp(since)), |row| row.get(0)).optional()?.map(LetterId);
     let Some(parsed) = &incoming.parsed else { return Ok(Standing { duplicate_of, ..Standing::default() }) };
@@ -216,7 +216,9 @@ fn decide_fate<'a>(writing: &Writing<'_>, incoming: &Incoming, delivery: &'a Del
     }
     let mut held_by_thread = false;
     if let Some((_, Some(why))) = &joined {
-        held_by_thread = verdict == Verdict::Accepted || (verdict == Verdict::Held && (reason.contains("thread") || reason.contains(why)));
+        // The gateway may have held it for the same cause; what it held as forged must not leave with the thread.
+        let same_cause = verdict == Verdict::Held && identity >= Identity::Unverified && reason.contains(why.as_str());
+        held_by_thread = verdict == Verdict::Accepted || same_cause;
         if verdict == Verdict::Accepted {
             (verdict, reason) = (Verdict::Held, format!("the thread is held: {why}"));
         }

@@ -60,6 +60,26 @@ async fn security_r21_a_newer_schema_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn security_r21_every_earlier_schema_is_brought_to_this_one() {
+    let schema = |place: &Place| place.text("SELECT group_concat(name || coalesce(sql, ''), ';' ORDER BY type, name) FROM sqlite_schema");
+    let fresh = Place::new();
+    drop(fresh.open());
+    for version in 1..super::super::migrations::MIGRATIONS.len() {
+        let place = Place::new();
+        std::fs::create_dir(place.path.parent().unwrap()).unwrap();
+        let sql = place.sql();
+        for migration in &super::super::migrations::MIGRATIONS[..version] {
+            sql.execute_batch(migration).unwrap();
+        }
+        sql.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
+        drop(sql);
+        assert!(matches!(Store::attach(&place.path), Err(OpenError::Broken { .. })));
+        drop(place.open());
+        assert_eq!(schema(&place), schema(&fresh), "from {version}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_store_is_not_made_by_a_command() {
     let place = Place::new();
     assert!(matches!(Store::attach(&place.path), Err(OpenError::Missing(_))));
@@ -130,20 +150,20 @@ async fn many_writes_share_a_commit_and_a_failing_one_takes_nobody_with_it() {
 }
 
 #[tokio::test]
-async fn thousands_of_writes_of_many_tasks_all_land() {
+async fn many_writes_of_many_tasks_all_land() {
     let place = Place::new();
     let store = place.open();
     let writers = (0..64_u32).map(|task| {
         let store = store.clone();
         async move {
-            for n in 0..50 {
-                receive(&store, task * 50 + n, &format!("c{task}@example.com")).await;
+            for n in 0..20 {
+                receive(&store, task * 20 + n, &format!("c{task}@example.com")).await;
             }
         }
     });
     join_all(writers).await;
-    assert_eq!(place.number("SELECT count(*) FROM letters"), 3200);
-    assert_eq!(store.waiting_letters(10_000, &Default::default()).await.unwrap().len(), 3200);
+    assert_eq!(place.number("SELECT count(*) FROM letters"), 1280);
+    assert_eq!(store.waiting_letters(10_000, &Default::default()).await.unwrap().len(), 1280);
 }
 
 #[tokio::test]

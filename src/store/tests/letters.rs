@@ -33,17 +33,13 @@ async fn email_b9_the_same_content_within_seven_days_is_a_duplicate() {
         let mut copy = incoming(uid, "alice@example.com");
         copy.sha256 = incoming(1, "alice@example.com").sha256;
         copy.received_at += chrono::Duration::days(days);
-        // The copies stand in no window of one another.
-        copy.mailbox = "shop".to_owned();
         let (tell, told) = std::sync::mpsc::channel();
         let decide: Decide = Box::new(move |standing| {
             tell.send(standing.duplicate_of).unwrap();
+            // The copy itself opens no new window.
             let verdict = Delivery { verdict: Verdict::Duplicate, ..delivery("alice@example.com", ThreadChoice::None) };
             Decision { identity: Identity::Verified, deliveries: vec![verdict] }
         });
-        if days == 8 {
-            place.sql().execute("DELETE FROM letters WHERE id <> ?1", [first.0]).unwrap();
-        }
         store.receive(copy, decide).await.unwrap();
         assert_eq!(told.recv().unwrap(), expected, "after {days} days");
     }
@@ -139,12 +135,16 @@ async fn a_letter_of_a_held_thread_waits_until_it_is_opened() {
     assert_eq!(received.letters[0].2, "the thread is held: escalated");
     let forged = Delivery {
         verdict: Verdict::Held,
-        reason: "forged: DMARC fail".to_owned(),
+        reason: "forged into an escalated thread".to_owned(),
         ..delivery("alice@example.com", ThreadChoice::Join(thread))
     };
-    store.receive(incoming(3, "alice@example.com"), accept(forged)).await.unwrap();
+    let decide: Decide = Box::new(|_| Decision { identity: Identity::Forged, deliveries: vec![forged] });
+    store.receive(incoming(3, "alice@example.com"), decide).await.unwrap();
+    let same_cause =
+        Delivery { verdict: Verdict::Held, reason: "held: escalated".to_owned(), ..delivery("a@b.c", ThreadChoice::Join(thread)) };
+    store.receive(incoming(4, "alice@example.com"), accept(same_cause)).await.unwrap();
     assert!(store.set_thread(thread, ThreadState::Open).await.unwrap());
-    assert_eq!(place.text("SELECT group_concat(verdict, ' ' ORDER BY id) FROM letters"), "accepted accepted held");
+    assert_eq!(place.text("SELECT group_concat(verdict, ' ' ORDER BY id) FROM letters"), "accepted accepted held accepted");
     assert!(!store.set_thread(ThreadId(99), ThreadState::Open).await.unwrap());
 }
 
@@ -224,6 +224,20 @@ async fn a_verdict_is_changed_only_while_no_run_has_finished() {
     assert!(store.retry_letter(letter).await.unwrap());
     assert_eq!(store.waiting_letters(10, &nobody()).await.unwrap()[0].id, letter);
     assert_eq!(place.number("SELECT count(*) FROM audit_runs"), 1);
+}
+
+#[tokio::test]
+async fn a_quarantined_letter_can_be_released_after_its_run_failed() {
+    let place = Place::new();
+    let store = place.open();
+    let (run, letter, _) = running(&store, 1).await;
+    assert!(store.judge_letter(letter, Verdict::Quarantined, "three attempts without progress").await.unwrap());
+    assert!(!store.judge_letter(letter, Verdict::Accepted, "released").await.unwrap(), "its run still goes on");
+    let failed = Close { status: crate::run::RunStatus::Failed, ..super::runs::done() };
+    store.close_run(&run, vec![], failed, vec![], None).await.unwrap();
+    assert_eq!(place.text("SELECT reason FROM audit_letters"), "three attempts without progress");
+    assert!(store.judge_letter(letter, Verdict::Accepted, "released").await.unwrap());
+    assert_eq!(store.waiting_letters(10, &nobody()).await.unwrap()[0].id, letter);
 }
 
 #[tokio::test]

@@ -216,3 +216,66 @@ async fn events_hold_no_text_of_a_letter() {
     let started: serde_json::Value = serde_json::from_str(&place.text("SELECT data FROM audit_events WHERE kind = 'run.started'")).unwrap();
     assert_eq!(started, json!({ "agent": "sundae", "door": "reactive", "letter": 1, "thread": 1 }));
 }
+
+/// A letter's whole way by the store's verbs, from wherever an earlier daemon left it; ends early when the
+/// store stops.
+async fn whole_way(store: &Store) -> Result<(), StoreError> {
+    store.receive(incoming(1, "alice@example.com"), accept(delivery("alice@example.com", NEW))).await?;
+    let interrupted = store.take_interrupted().await?;
+    let run = match interrupted.first() {
+        Some(run) => Some(run.id.clone()),
+        None => match store.waiting_letters(1, &Default::default()).await?.first() {
+            Some(letter) => {
+                let run = run_for(store, "r1", letter.id).await;
+                assert!(store.open_run(run, vec![requested()]).await?);
+                Some(RunId("r1".to_owned()))
+            }
+            None => None,
+        },
+    };
+    if let Some(run) = run {
+        for step in [responded(), intended(), finished(ToolStatus::Completed)] {
+            if !store.replay(&run).await?.contains(&step) {
+                store.append(&run, vec![step]).await?;
+            }
+        }
+        store.close_run(&run, vec![], done(), vec![outgoing("reply", Some(ThreadId(1)))], None).await?;
+    }
+    let later = Utc::now() + chrono::Duration::seconds(1);
+    for uncertain in store.uncertain_due("shop", later).await? {
+        store.settle(uncertain.id, Sent::Accepted, later).await?;
+    }
+    for letter in store.claim_outgoing("shop", later, 10).await? {
+        store.settle(letter.id, Sent::Accepted, later).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn security_r2_every_commit_point_in_both_modes_comes_to_one_answer() {
+    let mut points = 0;
+    for at in 1..20 {
+        let mut stopped = false;
+        for stop in [CommitStop::Acknowledged(at), CommitStop::Unacknowledged(at)] {
+            let place = Place::new();
+            let store = place.open_stopping(stop);
+            let first = whole_way(&store).await;
+            assert!(matches!(first, Ok(()) | Err(StoreError::Fatal(_))), "{stop:?}: {first:?}");
+            stopped |= first.is_err();
+            drop(store);
+            let store = place.open();
+            whole_way(&store).await.unwrap();
+            let stands = place.text(
+                "SELECT (SELECT count(*) FROM audit_letters) || (SELECT count(*) FROM audit_tool_calls WHERE status = 'completed')
+                     || (SELECT group_concat(status) FROM audit_runs) || (SELECT group_concat(status) FROM audit_outgoing)",
+            );
+            assert_eq!(stands, "11donesent", "{stop:?}");
+            assert_eq!(store.replay(&RunId("r1".to_owned())).await.unwrap().len(), 5, "{stop:?}");
+        }
+        if !stopped {
+            break;
+        }
+        points = at;
+    }
+    assert_eq!(points, 8);
+}
