@@ -193,3 +193,11 @@ async fn the_login_follows_what_is_configured_and_offered() {
     Session::open(&server, None).await.unwrap();
     assert!(!peer.seen().contains("AUTH"));
 }
+
+#[test]
+fn email_g9_nobody_is_hurried_into_duplicates() {
+    let patience = Patience::default();
+    let seconds = Duration::from_secs;
+    assert!(patience.envelope >= seconds(300) && patience.data >= seconds(120) && patience.content >= seconds(180));
+    assert!(patience.after_dot >= seconds(600), "RFC 5321 section 4.5.3.2.6");
+}
