@@ -13,11 +13,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Problem};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
 use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices};
 use crate::harness::{Harness, Stop};
 use crate::inference::Models;
+use crate::run::EventKind;
 use crate::run::Outbox;
 use crate::store::{OpenOptions, Store};
 use crate::tls;

@@ -14,7 +14,8 @@ use super::parse::{ParseCaps, parse, stable_hash};
 use super::receive::{self, Alert, Health, Intake, Judge, RawLetter, Receiver, SentFolder, Timing};
 use super::send::{self, LookForSent, Sender};
 use crate::config::{Agent, Mailbox, Receive, Settings};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
+use crate::run::EventKind;
 use crate::store::{Decide, Incoming, Store, StoreError};
 
 /// Everything that one mailbox's tasks share.
