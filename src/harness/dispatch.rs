@@ -66,17 +66,22 @@ impl Dispatch<'_> {
             if round.finished.contains_key(&position) {
                 continue;
             }
+            // Those before it are done before its intent is so much as pushed: a crash among them would else leave it
+            // unknown though it never ran (J3).
+            if self.has_effects(call) && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
+            }
             let Some(ready) = self.admit(journal, &round, position, call) else { continue };
-            if ready.tool.spec().effect == Effect::Effectful {
-                let before = std::mem::take(&mut batch);
-                if !self.perform(journal, before).await? || !self.perform(journal, vec![ready]).await? {
-                    return Ok(false);
-                }
-            } else {
-                batch.push(ready);
+            batch.push(ready);
+            if self.has_effects(call) && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
             }
         }
         self.perform(journal, batch).await
+    }
+
+    fn has_effects(&self, call: &ToolCall) -> bool {
+        matches!(self.job.tools.resolve(call), Resolved::Ready { tool, .. } if tool.spec().effect == Effect::Effectful)
     }
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
