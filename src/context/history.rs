@@ -61,7 +61,7 @@ fn turn_messages(turn: &PastTurn, with_tools: bool) -> Vec<Message> {
     let letter = letter_text(&turn.inbound, &turn.nonce, turn.received_at, LETTER);
     let mut messages = vec![Message::user(letter, Source::Customer)];
     if with_tools {
-        messages.extend(tool_use(&turn.steps));
+        messages.extend(tool_use(&turn.steps, &turn.nonce));
     }
     if let Some(reply) = &turn.reply {
         let blocks = vec![Block::Text { text: reply.clone(), source: Source::Model }];
@@ -72,7 +72,7 @@ fn turn_messages(turn: &PastTurn, with_tools: bool) -> Vec<Message> {
 
 /// Each response that called tools, followed by the results of its calls: exactly one each, in call order
 /// (harness L8). Calls without a result are left out, and so is everything else of the run.
-fn tool_use(steps: &[Step]) -> Vec<Message> {
+fn tool_use(steps: &[Step], nonce: &str) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut steps = steps.iter().peekable();
     while let Some(step) = steps.next() {
@@ -83,14 +83,14 @@ fn tool_use(steps: &[Step]) -> Vec<Message> {
                 finished.push((call, result));
             }
         }
-        messages.extend(paired(&reply.message, finished).into_iter().flatten());
+        messages.extend(paired(&reply.message, finished, nonce).into_iter().flatten());
     }
     messages
 }
 
 /// The response with those of its calls that have a result, under their canonical names (harness R2), and
 /// these results.
-fn paired(response: &Message, mut finished: Vec<(&ToolCall, &ToolResult)>) -> Option<[Message; 2]> {
+fn paired(response: &Message, mut finished: Vec<(&ToolCall, &ToolResult)>, nonce: &str) -> Option<[Message; 2]> {
     let Message::Assistant { blocks, origin } = response else { return None };
     let mut kept = Vec::new();
     let mut results = Vec::new();
@@ -102,7 +102,8 @@ fn paired(response: &Message, mut finished: Vec<(&ToolCall, &ToolResult)>) -> Op
         let Some(at) = finished.iter().position(|(_, result)| result.call == call.id) else { continue };
         let (ran, result) = finished.remove(at);
         kept.push(Block::Call(ToolCall { id: call.id.clone(), name: ran.name.clone(), arguments: ran.arguments.clone() }));
-        results.push(ToolResult { text: untrusted::shortened(&result.text, RESULT), ..result.clone() });
+        let text = untrusted::wrap(nonce, &format!("tool {}", ran.name), &untrusted::shortened(&result.text, RESULT));
+        results.push(ToolResult { text, ..result.clone() });
     }
     (!results.is_empty()).then(|| [Message::Assistant { blocks: kept, origin: origin.clone() }, Message::Results { results }])
 }

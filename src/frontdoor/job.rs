@@ -77,5 +77,5 @@ pub(super) async fn opening_of(
     let chain = Chain::reactive(&job.context.agent, store, opening, now);
     let assembled = chain.assemble(&job.context).await.map_err(|error| Unready::Context(error.into()))?;
     let hash = snapshot.config.hashes.get(&job.context.agent.name).cloned().unwrap_or_default();
-    Ok(Harness::opening(job, assembled, hash))
+    Ok(Harness::opening(job, assembled, hash, format!("{:016x}", super::random())))
 }

@@ -22,6 +22,9 @@ const ALONE_AFTER: u32 = 2;
 /// Attempts without progress after which a letter is put away.
 const QUARANTINE_AFTER: u32 = 3;
 
+/// The reason of a letter that was put away for that.
+const POISON: &str = "poison: the daemon ended each time it was worked on";
+
 /// How long a run waits for a store that cannot be written.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
@@ -204,14 +207,12 @@ impl Reactive {
         if letter.careful {
             let attempts = self.store.note_attempt(letter.id).await?;
             if attempts > QUARANTINE_AFTER {
-                self.store.judge_letter(letter.id, Verdict::Quarantined, "poison: the daemon ended each time it was worked on").await?;
-                self.tell("letter.quarantined", &letter, "was put away: the daemon ended each time it was worked on");
-                return Ok(());
+                return self.put_away(&letter).await;
             }
         }
         let snapshot = self.current.load();
         let now = Utc::now();
-        let run = RunId::mint(now, random());
+        let run = RunId::mint(now, super::random());
         match self.open(&snapshot, &letter, run, now).await {
             Ok(Some((job, transcript))) => {
                 let ended = self.harness.run(&job, transcript, stop).await;
@@ -269,11 +270,9 @@ impl Reactive {
         let Some(letter) = self.letter_of(&run).await? else {
             return self.give_up(&run, "its letter is gone").await;
         };
-        if run.attempts >= QUARANTINE_AFTER {
-            self.give_up(&run, "poison: the daemon ended each time it was worked on").await?;
-            self.store.judge_letter(letter.id, Verdict::Quarantined, "poison: the daemon ended each time it was worked on").await?;
-            self.tell("letter.quarantined", &letter, "was put away: the daemon ended each time it was worked on");
-            return Ok(());
+        if self.store.note_run_attempt(&run.id).await? > QUARANTINE_AFTER {
+            self.give_up(&run, POISON).await?;
+            return self.put_away(&letter).await;
         }
         let steps = self.store.replay(&run.id).await?;
         let Some(transcript) = Transcript::fold(steps) else {
@@ -289,6 +288,12 @@ impl Reactive {
         tracing::info!(run = run.id.as_str(), letter = letter.id.0, attempts = run.attempts, "run resumed");
         let ended = self.harness.resume(&job, transcript, stop).await;
         self.see_to_the_end(job, letter, ended, slot, stop).await
+    }
+
+    async fn put_away(&self, letter: &WaitingLetter) -> Result<(), StoreError> {
+        self.store.judge_letter(letter.id, Verdict::Quarantined, POISON).await?;
+        self.tell("letter.quarantined", letter, "was put away: the daemon ended each time it was worked on");
+        Ok(())
     }
 
     async fn letter_of(&self, run: &InterruptedRun) -> Result<Option<WaitingLetter>, StoreError> {
@@ -428,10 +433,4 @@ impl Crew {
         }
         result
     }
-}
-
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Without randomness there are no ids: the operating system has it, or nothing works.
-    getrandom::fill(&mut bytes).map_or(0, |()| u64::from_be_bytes(bytes))
 }

@@ -61,3 +61,28 @@ async fn fresh_token(argv: &[String], home: &Path) -> Result<Secret, String> {
         token => Ok(Secret::new(token.to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Send;
+    use crate::gateway::test_letters::mailbox;
+
+    #[tokio::test]
+    async fn a_token_is_made_fresh_and_a_command_that_fails_shows_nothing_of_it() {
+        let mut mailbox = mailbox(Send::Maildir("/nowhere".into()));
+        assert!(login_for(&mailbox, Path::new("/")).await.unwrap().is_none());
+        mailbox.password = Some(Secret::new("password".to_owned()));
+        let login = login_for(&mailbox, Path::new("/")).await.unwrap().unwrap();
+        assert_eq!((login.username.as_str(), login.secret.reveal(), login.token), ("sundae@shop.example", "password", false));
+        let command = |script: &str| Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
+        mailbox.token_command = command("echo t0ken");
+        let login = login_for(&mailbox, Path::new("/")).await.unwrap().unwrap();
+        assert_eq!((login.secret.reveal(), login.token), ("t0ken", true));
+        for broken in ["echo t0ken; exit 1", "true", "echo t0ken t0ken", "printf 't0ken\\r\\nAUTH'", "printf '\\377t0ken'"] {
+            mailbox.token_command = command(broken);
+            let error = login_for(&mailbox, Path::new("/")).await.unwrap_err();
+            assert!(!error.contains("t0ken"), "{error}");
+        }
+    }
+}

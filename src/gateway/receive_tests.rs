@@ -3,14 +3,15 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::{AfterProcessing, OnUncertain, Send as Sending, SentCopy, Trust};
 use crate::events::{EventKind, Events};
 use crate::gateway::imap::peer::{Peer, quick};
 use crate::gateway::intake::{Alert, Judge, RawLetter, quarantined};
-use crate::store::{Cursor, Filter, OpenOptions, Position, Store, View};
+use crate::gateway::sent_folder::SentFolder;
+use crate::store::{CommitStop, Cursor, Filter, OpenOptions, Position, QueueOutgoing, Sent, Store, View};
 
 /// A home with a store, and a receiver on it that can be stopped and started again.
 struct World {
@@ -20,8 +21,8 @@ struct World {
     alerts: Arc<Mutex<Vec<String>>>,
     /// The judge panics on letters that hold this text.
     poison: &'static str,
-    /// Prepared before the next start.
-    prepare: Option<Box<dyn FnOnce(&Store) -> futures_util::future::BoxFuture<'_, ()>>>,
+    /// How the store is opened.
+    options: OpenOptions,
 }
 
 struct Running {
@@ -29,7 +30,7 @@ struct Running {
     health: Health,
     events: tokio::sync::broadcast::Receiver<crate::events::Event>,
     stop: CancellationToken,
-    task: JoinHandle<Result<(), StoreError>>,
+    task: JoinSet<Result<(), StoreError>>,
 }
 
 impl World {
@@ -55,14 +56,22 @@ impl World {
             on_uncertain: OnUncertain::ResendOnce,
             trust: Trust::None,
         };
-        World { folder: TempDir::new().unwrap(), mailbox, limits: limits(), alerts: Arc::default(), poison: "\u{0}never", prepare: None }
+        World {
+            folder: TempDir::new().unwrap(),
+            mailbox,
+            limits: limits(),
+            alerts: Arc::default(),
+            poison: "\u{0}never",
+            options: OpenOptions::default(),
+        }
     }
 
-    async fn start(&mut self) -> Running {
-        let store = Store::open(&self.folder.path().join("dutiful.db"), OpenOptions::default()).unwrap();
-        if let Some(prepare) = self.prepare.take() {
-            prepare(&store).await;
-        }
+    fn store(&self) -> Store {
+        Store::open(&self.folder.path().join("dutiful.db"), self.options).unwrap()
+    }
+
+    fn start(&self) -> Running {
+        let store = self.store();
         let poison = self.poison;
         let judge: Judge = Arc::new(move |letter: RawLetter| {
             assert!(!String::from_utf8_lossy(&letter.raw).contains(poison), "poisoned");
@@ -83,8 +92,8 @@ impl World {
             timing: quick(),
         };
         let stop = CancellationToken::new();
-        #[expect(clippy::disallowed_methods, reason = "awaited by `Running::stop`")]
-        let task = tokio::spawn(serve(receiver, stop.clone()));
+        let mut task = JoinSet::new();
+        task.spawn(serve(receiver, stop.clone()));
         Running { store, health, events, stop, task }
     }
 }
@@ -116,9 +125,9 @@ impl Running {
         self.reasons().len()
     }
 
-    async fn stop(self) {
+    async fn stop(mut self) {
         self.stop.cancel();
-        self.task.await.unwrap().unwrap();
+        self.task.join_next().await.unwrap().unwrap().unwrap();
         self.store.close().await;
     }
 }
@@ -164,9 +173,9 @@ fn marked(peer: &Peer) -> BTreeSet<u32> {
 
 #[tokio::test]
 async fn email_decision_4_a_first_start_answers_nothing_old_and_a_restart_what_came_meanwhile() {
-    let (peer, mut world) = imap().await;
+    let (peer, world) = imap().await;
     peer.change(|state| state.put(&letter(1)));
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     assert_eq!(running.count(), 0);
@@ -174,7 +183,7 @@ async fn email_decision_4_a_first_start_answers_nothing_old_and_a_restart_what_c
     running.letters(1).await;
     running.stop().await;
     peer.change(|state| [state.put(&letter(3)), state.put(&letter(4))]);
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.letters(2).await;
     assert_eq!(running.count(), 3);
     peer.until(|state| state.letters[&4].flags.contains("$Dutiful")).await;
@@ -185,8 +194,8 @@ async fn email_decision_4_a_first_start_answers_nothing_old_and_a_restart_what_c
 
 #[tokio::test]
 async fn two_hundred_letters_need_few_round_trips() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     running.stop().await;
@@ -196,7 +205,7 @@ async fn two_hundred_letters_need_few_round_trips() {
             state.put(&letter(number));
         }
     });
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.letters(200).await;
     peer.until(|state| state.idling == 1).await;
     assert_eq!(marked(&peer).len(), 200);
@@ -206,12 +215,12 @@ async fn two_hundred_letters_need_few_round_trips() {
 
 #[tokio::test]
 async fn email_b5_without_uidnext_the_first_start_still_skips_what_is_there() {
-    let (peer, mut world) = imap().await;
+    let (peer, world) = imap().await;
     peer.change(|state| {
         state.hides_uidnext = true;
         state.put(&letter(1))
     });
-    let running = world.start().await;
+    let running = world.start();
     running.settled().await;
     assert_eq!(running.store.cursor("shop", "INBOX").await.unwrap(), Some(Cursor { uidvalidity: 7, uid: 1 }));
     running.stop().await;
@@ -219,8 +228,8 @@ async fn email_b5_without_uidnext_the_first_start_still_skips_what_is_there() {
 
 #[tokio::test]
 async fn email_b6_a_letter_gone_before_its_fetch_is_passed_over() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| {
@@ -236,8 +245,8 @@ async fn email_b6_a_letter_gone_before_its_fetch_is_passed_over() {
 
 #[tokio::test]
 async fn email_b8_deleted_letters_are_passed_over_and_seen_ones_are_not() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| {
@@ -254,8 +263,8 @@ async fn email_b8_deleted_letters_are_passed_over_and_seen_ones_are_not() {
 
 #[tokio::test]
 async fn email_b4_a_changed_uidvalidity_keeps_only_what_is_unknown() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| [state.put(&letter(1)), state.put(&letter(2))]);
@@ -271,7 +280,7 @@ async fn email_b4_a_changed_uidvalidity_keeps_only_what_is_unknown() {
         let old = state.put(&letter(4));
         state.letters.get_mut(&old).unwrap().date = "01-Jan-2020 00:00:00 +0000".to_owned();
     });
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.letters(1).await;
     peer.until(|state| state.idling == 1).await;
     assert_eq!(running.count(), 3, "two known, one new; the old one is never answered");
@@ -281,8 +290,8 @@ async fn email_b4_a_changed_uidvalidity_keeps_only_what_is_unknown() {
 
 #[tokio::test]
 async fn email_a14_a_letter_that_breaks_its_session_is_given_up_and_the_others_come() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| {
@@ -301,7 +310,7 @@ async fn email_a9_a_server_that_refuses_idle_is_polled() {
     let (peer, mut world) = imap().await;
     peer.change(|state| state.refuses_idle = true);
     world.mailbox.poll = Duration::from_millis(10);
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     peer.change(|state| state.put(&letter(1)));
     running.letters(1).await;
@@ -310,9 +319,9 @@ async fn email_a9_a_server_that_refuses_idle_is_polled() {
 
 #[tokio::test]
 async fn email_a12_refused_logins_alert_once_and_an_unreachable_mailbox_does_not_hold_up_the_start() {
-    let (peer, mut world) = imap().await;
+    let (peer, world) = imap().await;
     peer.change(|state| state.refuses_login = true);
-    let running = world.start().await;
+    let running = world.start();
     running.settled().await;
     peer.until(|state| state.connections > 4).await;
     assert_eq!(*world.alerts.lock().unwrap(), ["login:shop"]);
@@ -324,7 +333,7 @@ async fn email_a12_refused_logins_alert_once_and_an_unreachable_mailbox_does_not
 async fn email_b12_a_letter_on_which_the_parser_dies_is_quarantined_and_the_next_one_comes() {
     let (peer, mut world) = imap().await;
     world.poison = "letter 1";
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| [state.put(&letter(1)), state.put(&letter(2))]);
@@ -335,17 +344,16 @@ async fn email_b12_a_letter_on_which_the_parser_dies_is_quarantined_and_the_next
 
 #[tokio::test]
 async fn email_b12_a_letter_that_ended_the_daemon_twice_is_not_parsed_a_third_time() {
-    let (peer, mut world) = imap().await;
+    let (peer, world) = imap().await;
     let uid = peer.change(|state| state.put(&letter(1)));
-    world.prepare = Some(Box::new(move |store| {
-        Box::pin(async move {
-            store.set_cursor("shop", "INBOX", Cursor { uidvalidity: 7, uid: 0 }).await.unwrap();
-            for _ in 0..2 {
-                store.note_parse("shop", "INBOX", &Position::Imap { uidvalidity: 7, uid }).await.unwrap();
-            }
-        })
-    }));
-    let mut running = world.start().await;
+    let store = world.store();
+    store.set_cursor("shop", "INBOX", Cursor { uidvalidity: 7, uid: 0 }).await.unwrap();
+    for _ in 0..2 {
+        store.note_parse("shop", "INBOX", &Position::Imap { uidvalidity: 7, uid }).await.unwrap();
+    }
+    store.close().await;
+    drop(store);
+    let mut running = world.start();
     running.letters(1).await;
     assert_eq!(running.reasons(), ["poison"]);
     running.stop().await;
@@ -355,7 +363,7 @@ async fn email_b12_a_letter_that_ended_the_daemon_twice_is_not_parsed_a_third_ti
 async fn email_j1_a_letter_over_the_limit_is_kept_in_part_and_not_judged() {
     let (peer, mut world) = imap().await;
     world.limits.letter_bytes = 10;
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| state.put(&letter(1)));
@@ -369,7 +377,7 @@ async fn email_j1_a_letter_over_the_limit_is_kept_in_part_and_not_judged() {
 async fn email_b14_letters_are_moved_once_they_are_stored() {
     let (peer, mut world) = imap().await;
     world.mailbox.after_processing = AfterProcessing::Move("Done & filed".to_owned());
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     peer.change(|state| state.put(&letter(1)));
@@ -381,8 +389,8 @@ async fn email_b14_letters_are_moved_once_they_are_stored() {
 
 #[tokio::test]
 async fn security_r13_letters_survive_sessions_cut_anywhere() {
-    let (peer, mut world) = imap().await;
-    let mut running = world.start().await;
+    let (peer, world) = imap().await;
+    let running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;
     running.stop().await;
@@ -392,12 +400,91 @@ async fn security_r13_letters_survive_sessions_cut_anywhere() {
             state.put(&letter(number));
         }
     });
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.letters(5).await;
     peer.until(|state| state.idling == 1).await;
     assert_eq!(running.count(), 5);
     assert!(peer.see(|state| state.connections) > 10, "it was cut often");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b11_security_r1_the_store_stopped_at_any_commit_loses_nothing_and_marks_nothing_early() {
+    let mut stops = 0;
+    for commit in 1..9 {
+        for stop in [CommitStop::Acknowledged(commit), CommitStop::Unacknowledged(commit)] {
+            let (peer, mut world) = imap().await;
+            let running = world.start();
+            running.settled().await;
+            running.stop().await;
+            peer.change(|state| [1, 2, 3].map(|number| state.put(&letter(number))));
+            world.options.stop_at_commit = Some(stop);
+            let mut running = world.start();
+            let ended = tokio::select! {
+                ended = running.task.join_next() => Some(ended.unwrap().unwrap()),
+                () = peer.until(|state| state.idling == 1 && state.letters[&3].flags.contains("$Dutiful")) => None,
+            };
+            stops += i32::from(ended.is_some_and(|ended| ended.is_err()));
+            running.stop.cancel();
+            running.task.shutdown().await;
+            running.store.close().await;
+            drop(running);
+            world.options = OpenOptions::default();
+            let stored = world.store();
+            let kept = stored.known_positions("shop", "INBOX").await.unwrap();
+            assert!(marked(&peer).iter().all(|uid| kept.contains(&format!("7:{uid}"))), "{stop:?}: {kept:?}");
+            stored.close().await;
+            drop(stored);
+            let running = world.start();
+            peer.until(|state| state.idling == 1).await;
+            assert_eq!(running.count(), 3, "{stop:?}");
+            running.stop().await;
+        }
+    }
+    assert!(stops > 4, "the stops were met: {stops}");
+}
+
+#[tokio::test]
+async fn email_g14_each_sent_letter_is_copied_once_and_found_by_its_id() {
+    let (peer, world) = imap().await;
+    let store = world.store();
+    let sealed = |id: &str| crate::mail::Sealed {
+        kind: crate::mail::OutgoingKind::Report,
+        message_id: crate::mail::MessageId::parse(id).unwrap(),
+        envelope_from: "shop@shop.example".parse().unwrap(),
+        recipients: vec!["a@example.com".parse().unwrap()],
+        subject: "x".to_owned(),
+        text: "x".to_owned(),
+        bytes: format!("Message-ID: <{id}>\r\n\r\nx\r\n").into_bytes(),
+        held: None,
+        not_before: None,
+        effect_key: id.to_owned(),
+    };
+    for id in ["1@shop.example", "2@shop.example"] {
+        let queued = QueueOutgoing { run: None, thread: None, agent: None, mailbox: "shop".to_owned(), sealed: sealed(id) };
+        store.queue(queued).await.unwrap();
+    }
+    let now = Utc::now();
+    for letter in store.claim_outgoing("shop", now, 10).await.unwrap() {
+        store.settle(letter.id, Sent::Accepted, now).await.unwrap();
+    }
+    // The first copy was made before a crash kept it from being noted.
+    peer.change(|state| state.appended.push(("Sent Items".to_owned(), sealed("1@shop.example").bytes)));
+    let mailbox = Arc::new(world.mailbox.clone());
+    let tls = Arc::new(crate::tls::client_config(None).unwrap());
+    let sent = SentFolder::of(&mailbox, tls, world.folder.path().to_owned(), quick()).unwrap();
+    let stop = CancellationToken::new();
+    let (served, ()) = tokio::join!(sent.clone().serve(store.clone(), stop.clone()), async {
+        peer.until(|state| state.commands.last().is_some_and(|last| last == "LOGOUT")).await;
+        stop.cancel();
+    });
+    served.unwrap();
+    let ids = |state: &crate::gateway::imap::peer::State| state.appended.iter().map(|(_, raw)| raw[13..14].to_vec()).collect::<Vec<_>>();
+    assert_eq!(peer.see(ids), [b"1".to_vec(), b"2".to_vec()]);
+    assert!(store.without_copy("shop", 10).await.unwrap().is_empty());
+    assert!(sent.holds(&sealed("2@shop.example").message_id).await.unwrap());
+    assert!(!sent.holds(&sealed("3@shop.example").message_id).await.unwrap());
+    store.close().await;
 }
 
 fn deliver(root: &Path, name: &str, raw: &[u8]) {
@@ -415,8 +502,8 @@ fn maildir() -> (PathBuf, World) {
 
 #[tokio::test]
 async fn a_maildir_is_made_and_its_deliveries_come_at_once() {
-    let (root, mut world) = maildir();
-    let mut running = world.start().await;
+    let (root, world) = maildir();
+    let mut running = world.start();
     running.settled().await;
     let before = std::time::Instant::now();
     deliver(&root, "1.a.host", &letter(1));
@@ -432,12 +519,12 @@ async fn a_maildir_is_made_and_its_deliveries_come_at_once() {
 
 #[tokio::test]
 async fn email_decision_4_a_maildir_skips_what_lay_there_and_a_restart_takes_what_came() {
-    let (root, mut world) = maildir();
+    let (root, world) = maildir();
     for part in ["new", "cur", "tmp"] {
         std::fs::create_dir_all(root.join(part)).unwrap();
     }
     deliver(&root, "1.a.host", &letter(1));
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     deliver(&root, "2.b.host", &letter(2));
     running.letters(1).await;
@@ -446,7 +533,7 @@ async fn email_decision_4_a_maildir_skips_what_lay_there_and_a_restart_takes_wha
     // A mail program moves the others meanwhile: the same letters under other names.
     std::fs::rename(root.join("new/1.a.host"), root.join("cur/1.a.host:2,S")).unwrap();
     std::fs::rename(root.join("new/2.b.host"), root.join("cur/2.b.host:2,RS")).unwrap();
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.letters(1).await;
     running.settled().await;
     assert_eq!(running.count(), 2);
@@ -457,14 +544,14 @@ async fn email_decision_4_a_maildir_skips_what_lay_there_and_a_restart_takes_wha
 async fn email_b13_a_maildir_letter_is_marked_or_moved_once_it_is_stored() {
     let (root, mut world) = maildir();
     world.mailbox.after_processing = AfterProcessing::Seen;
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     deliver(&root, "1.a.host", &letter(1));
     running.letters(1).await;
     running.stop().await;
     assert!(root.join("cur/1.a.host:2,S").exists());
     world.mailbox.after_processing = AfterProcessing::Move("Done".to_owned());
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     deliver(&root, "2.b.host", &letter(2));
     running.letters(1).await;
@@ -476,7 +563,7 @@ async fn email_b13_a_maildir_letter_is_marked_or_moved_once_it_is_stored() {
 async fn email_j1_a_large_maildir_letter_and_a_link_out_of_it_are_not_read() {
     let (root, mut world) = maildir();
     world.limits.letter_bytes = 100;
-    let mut running = world.start().await;
+    let mut running = world.start();
     running.settled().await;
     std::os::unix::fs::symlink("/etc/passwd", root.join("new/0.link")).unwrap();
     deliver(&root, "1.a.host", &[b"Subject: x\r\n\r\n".as_slice(), &[b'a'; 200_000]].concat());

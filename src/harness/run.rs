@@ -75,13 +75,14 @@ impl Harness {
     }
 
     /// The first steps of a run, to be committed together with the claim of what it works on.
-    pub fn opening(job: &Job, assembled: Assembled, config_hash: String) -> Vec<Step> {
+    pub fn opening(job: &Job, assembled: Assembled, config_hash: String, nonce: String) -> Vec<Step> {
         let opened = Opened {
             system: assembled.system,
             messages: assembled.messages,
             tools: job.tools.definitions(),
             party: job.context.party.as_ref().clone(),
             contributions: assembled.contributions,
+            nonce,
             config_hash,
         };
         let opened = Step::Opened(Box::new(opened));

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage};
+use sha2::{Digest, Sha256};
+
+use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage, untrusted};
 use crate::config::Effect;
 use crate::run::{Outcome, Party};
 use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
@@ -259,8 +261,27 @@ impl Transcript {
             .map(|(result, id)| Whole { text: &result.text, limit: usize::MAX, result_id: id })
             .collect();
         let bounded = bound_round(&whole, ROUND_RESULT_BYTES);
-        let results =
-            (round.finished.values().zip(bounded)).map(|(result, bounded)| ToolResult { text: bounded.text, ..result.clone() }).collect();
+        let shown = round.finished.iter().zip(bounded).map(|((position, result), bounded)| {
+            // What a tool said is data; what the harness says about a call that did not run is not (T7).
+            let text = match round.intended.get(position) {
+                Some(intent) => {
+                    let nonce = derived(&self.opened.nonce, round.number, *position);
+                    untrusted::wrap(&nonce, &format!("tool {}", intent.call.name), &bounded.text)
+                }
+                None => bounded.text,
+            };
+            ToolResult { text, ..result.clone() }
+        });
+        let results = shown.collect();
+        // From here on the model is shown its calls under their canonical names (harness R2).
+        if let Some(Message::Assistant { blocks, .. }) = self.messages.last_mut() {
+            let calls = blocks.iter_mut().filter_map(|block| if let Block::Call(call) = block { Some(call) } else { None });
+            for (position, call) in (0..).zip(calls) {
+                if let Some(intent) = round.intended.get(&position) {
+                    call.name = intent.call.name.clone();
+                }
+            }
+        }
         self.messages.push(Message::Results { results });
         self.round = None;
     }
@@ -409,6 +430,12 @@ impl Transcript {
     pub(super) fn forget_request(&mut self) {
         self.asked = None;
     }
+}
+
+/// A delimiter of its own for each result, the same in each fold.
+fn derived(nonce: &str, round: u32, position: u32) -> String {
+    let digest = Sha256::digest(format!("{nonce}:{round}:{position}"));
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Repeats {

@@ -3,8 +3,10 @@
 use super::{Inbound, MessageId};
 
 /// Reply prefixes that mail programs of the world write (email G3), lower case, without the colon.
-const REPLY_PREFIXES: [&str; 24] = [
+const REPLY_PREFIXES: [&str; 27] = [
     "re",
+    "réf",
+    "rép",
     "aw",
     "antw",
     "antwort",
@@ -19,15 +21,16 @@ const REPLY_PREFIXES: [&str; 24] = [
     "odp",
     "ynt",
     "yan",
+    "atb",
+    "bls",
     "απ",
     "σχετ",
-    "בעניין",
+    "תגובה",
+    "رد",
     "回复",
     "回覆",
     "答复",
     "返信",
-    "رد",
-    "ha",
 ];
 
 /// The longest subject that is written, in characters.

@@ -127,6 +127,9 @@ pub struct Opened {
     pub party: Party,
     /// What each resolver gave.
     pub contributions: Vec<Contribution>,
+    /// What the delimiters of tool results are derived from (harness UC1): random, and never shown.
+    #[serde(default)]
+    pub nonce: String,
     /// SHA-256 of the agent file and the settings that the run began with.
     pub config_hash: String,
 }

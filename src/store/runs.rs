@@ -46,7 +46,7 @@ pub struct InterruptedRun {
     pub letter: Option<LetterId>,
     /// When it began.
     pub started_at: DateTime<Utc>,
-    /// Attempts that added no journal step, this one included; 3 means: quarantine it (DESIGN 3).
+    /// Attempts since the last one that added a journal step (DESIGN 3).
     pub attempts: u32,
 }
 
@@ -70,23 +70,20 @@ impl Store {
         .await
     }
 
-    /// Takes over every run that earlier epochs left running, oldest first. Notes an attempt for each.
+    /// Takes over every run that earlier epochs left running, oldest first.
     ///
     /// # Errors
     /// What the store says.
     pub async fn take_interrupted(&self) -> Result<Vec<InterruptedRun>, StoreError> {
         self.write(|writing| {
-            // An attempt counts only when it wrote no step beyond those that lead up to a model call (DESIGN 3).
             let mut query = writing.sql.prepare_cached(
-                "UPDATE runs SET
-                     attempts = CASE WHEN EXISTS (
+                "UPDATE runs SET epoch = ?1
+                 WHERE status = 'running' AND epoch < ?1
+                 RETURNING id, agent, thread_id, letter_id, started_at,
+                     CASE WHEN EXISTS (
                          SELECT 1 FROM steps s
                          WHERE s.run_id = runs.id AND s.seq > runs.attempt_seq AND s.kind NOT IN ('opened', 'model_requested')
-                     ) THEN 1 ELSE attempts + 1 END,
-                     attempt_seq = (SELECT coalesce(max(s.seq), 0) FROM steps s WHERE s.run_id = runs.id),
-                     epoch = ?1
-                 WHERE status = 'running' AND epoch < ?1
-                 RETURNING id, agent, thread_id, letter_id, started_at, attempts",
+                     ) THEN 0 ELSE attempts END",
             )?;
             let taken = query.query_map([writing.epoch], |row| {
                 Ok(InterruptedRun {
@@ -101,6 +98,31 @@ impl Store {
             let mut taken: Vec<InterruptedRun> = taken.collect::<Result<_, _>>()?;
             taken.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
             Ok(taken)
+        })
+        .await
+    }
+
+    /// Notes that an interrupted run is about to be worked on, and gives the number of this attempt since the
+    /// last one that wrote a step beyond those that lead up to a model call (DESIGN 3, poison). Runs that only
+    /// wait for their turn are not counted.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`] when another epoch owns the run; else what the store says.
+    pub async fn note_run_attempt(&self, run: &RunId) -> Result<u32, StoreError> {
+        let run = run.clone();
+        self.write(move |writing| {
+            own(writing, &run)?;
+            let mut query = writing.sql.prepare_cached(
+                "UPDATE runs SET
+                     attempts = CASE WHEN EXISTS (
+                         SELECT 1 FROM steps s
+                         WHERE s.run_id = runs.id AND s.seq > runs.attempt_seq AND s.kind NOT IN ('opened', 'model_requested')
+                     ) THEN 1 ELSE attempts + 1 END,
+                     attempt_seq = (SELECT coalesce(max(s.seq), 0) FROM steps s WHERE s.run_id = runs.id)
+                 WHERE id = ?1
+                 RETURNING attempts",
+            )?;
+            Ok(query.query_row([run.as_str()], |row| row.get(0))?)
         })
         .await
     }

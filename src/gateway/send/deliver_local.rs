@@ -125,4 +125,29 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(matches!(maildir(file.path(), &claimed("one")).await, Delivered::Later(_)));
     }
+
+    /// A `sendmail` of this test: keeps its arguments and input, then exits as told.
+    fn program(folder: &Path, exit: i32) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.join("sendmail");
+        let seen = folder.join("seen").display().to_string();
+        std::fs::write(&path, format!("#!/bin/sh\n{{ echo \"$@\"; cat; }} > {seen}\necho why >&2\nexit {exit}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn sendmail_gets_the_envelope_as_arguments_and_its_exit_decides() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut letter = claimed("one");
+        letter.recipient = "-oQ/tmp@example.com".parse().unwrap();
+        assert_eq!(sendmail(&program(folder.path(), 0), &letter).await, Delivered::Accepted);
+        let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+        let (arguments, input) = seen.split_once('\n').unwrap();
+        assert_eq!(arguments, "-i -f sundae@shop.example -- -oQ/tmp@example.com");
+        assert_eq!(input, String::from_utf8(letter.bytes.clone()).unwrap().replace("\r\n", "\n"));
+        assert_eq!(sendmail(&program(folder.path(), 75), &letter).await, Delivered::Later("sendmail: try later: why".to_owned()));
+        assert_eq!(sendmail(&program(folder.path(), 67), &letter).await, Delivered::Refused("sendmail: exit 67: why".to_owned()));
+        assert!(matches!(sendmail(Path::new("/nowhere/sendmail"), &letter).await, Delivered::Later(_)));
+    }
 }

@@ -167,6 +167,7 @@ mod tests {
         }
         assert!(matches!(rests(refused(550, Some("5.4.5"), "Daily user sending limit exceeded")), Some(Rest::Quota(_))));
         assert!(matches!(rests(refused(550, None, "you have reached your sending limit")), Some(Rest::Quota(_))));
+        assert!(matches!(judged(refused(450, Some("4.4.5"), "rate limit, slow down")).sent, Sent::Later { .. }));
         assert!(matches!(rests(Outcome::Unreachable("x".into())), Some(Rest::Unreachable(_))));
         assert!(matches!(rests(Outcome::LoginRefused("x".into())), Some(Rest::Login(_))));
         assert!(matches!(judged(Outcome::Broken("cut".into())).sent, Sent::Later { .. }));

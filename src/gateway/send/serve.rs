@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::deliver_local::{self, Delivered};
@@ -33,6 +33,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// When a doubtful letter is looked into again because the Sent folder could not be read.
 const LOOK_AGAIN: chrono::TimeDelta = chrono::TimeDelta::minutes(1);
+
+/// How long a look may take.
+const LOOK_TIME: Duration = Duration::from_secs(60);
 
 /// How often the operator is told the same about a mailbox.
 const TELL_WINDOW: Duration = Duration::from_secs(24 * 3600);
@@ -395,7 +398,8 @@ impl Lane<'_> {
             return Sent::Resend;
         }
         if let Some(look) = &self.sender.look {
-            match look(letter.message_id.clone()).await {
+            let looked = timeout(LOOK_TIME, look(letter.message_id.clone())).await;
+            match looked.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in time"))) {
                 Ok(true) => return Sent::Accepted,
                 Ok(false) => {}
                 Err(error) => {

@@ -56,7 +56,6 @@ impl Office {
         let settings = Arc::new(settings(mailbox.clone()));
         let mut sender = Sender::new(self.store.clone(), self.events.clone(), settings, mailbox, client_tls());
         sender.look = self.look.clone();
-        sender.patience.after_dot = Duration::from_millis(60);
         sender
     }
 

@@ -123,12 +123,15 @@ impl Refusal {
 
     /// Some servers refuse for good when they mean "not today" (email G10).
     pub(super) fn is_about_quota(&self) -> bool {
-        let text = self.text.to_ascii_lowercase();
-        // A full mailbox of the recipient (5.2.2) is no quota of ours.
-        let of_the_recipient = self.enhanced.as_deref().is_some_and(|code| code.ends_with(".2.2"));
         let said = ["daily user sending", "sending limit", "sending quota", "rate limit", "too many messages", "daily limit"];
-        !of_the_recipient
-            && (self.enhanced.as_deref().is_some_and(|code| code.ends_with(".4.5")) || said.iter().any(|words| text.contains(words)))
+        let text = self.text.to_ascii_lowercase();
+        match self.enhanced.as_deref() {
+            _ if self.code < 500 => false,
+            Some("5.4.5") => true,
+            // A full mailbox is the recipient's quota, not ours.
+            Some("5.2.2") => false,
+            _ => said.iter().any(|words| text.contains(words)),
+        }
     }
 }
 

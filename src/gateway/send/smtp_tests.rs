@@ -3,10 +3,20 @@ use crate::config::Secret;
 use crate::gateway::send::smtp_peer::{Act, Peer, client_tls};
 use crate::gateway::test_letters::{address, claimed};
 
-/// Long enough for loopback, short enough for a test that waits it out.
-fn patience() -> Patience {
+/// Waits long for what will come, and shortly for the one answer that a script holds back.
+fn patience(script: &[(&'static str, Act)]) -> Patience {
     let short = Duration::from_millis(60);
-    Patience { content: short, after_dot: short, small_talk: short, envelope: short, data: short, ..Patience::default() }
+    let mut patience = Patience::default();
+    for (phase, act) in script {
+        match (*phase, act) {
+            ("MAIL" | "RCPT", Act::Stall) => patience.envelope = short,
+            ("DATA", Act::Stall) => patience.data = short,
+            // Both, since the dot goes out within the first.
+            ("dot", Act::Stall) => (patience.content, patience.after_dot) = (Duration::from_millis(300), short),
+            _ => {}
+        }
+    }
+    patience
 }
 
 fn login(token: bool) -> Login {
@@ -14,14 +24,18 @@ fn login(token: bool) -> Login {
 }
 
 async fn open(peer: &Peer) -> Result<Session, Outcome> {
+    open_with(peer, Patience::default()).await
+}
+
+async fn open_with(peer: &Peer, patience: Patience) -> Result<Session, Outcome> {
     let tls = client_tls();
-    let server = Server { address: &peer.address, tls: &tls, hello: "shop.example", patience: patience() };
+    let server = Server { address: &peer.address, tls: &tls, hello: "shop.example", patience };
     Session::open(&server, Some(&login(false))).await
 }
 
 async fn send_one(script: &[(&'static str, Act)]) -> (Outcome, Peer) {
     let peer = Peer::start(Security::Implicit, "server", script).await;
-    let outcome = match open(&peer).await {
+    let outcome = match open_with(&peer, patience(script)).await {
         Ok(mut session) => session.send(&claimed("one")).await,
         Err(outcome) => outcome,
     };
@@ -87,7 +101,6 @@ async fn email_g9_before_the_dot_nothing_is_in_doubt_after_it_everything() {
 async fn email_g9_a_cut_inside_a_long_message_is_not_in_doubt() {
     let peer = Peer::start(Security::Implicit, "server", &[("EHLO", Act::Say("250-peer\r\n250 AUTH PLAIN")), ("content", Act::Cut)]).await;
     let mut session = open(&peer).await.unwrap();
-    session.patience.content = Duration::from_secs(30);
     session.size_limit = None;
     let mut letter = claimed("one");
     // Far more than both sides' buffers take, so the cut comes before the dot.
@@ -181,7 +194,7 @@ async fn security_s32_a_certificate_of_another_name_or_none_gets_no_credentials(
 async fn the_login_follows_what_is_configured_and_offered() {
     let tls = client_tls();
     let peer = Peer::start(Security::Plaintext, "server", &[]).await;
-    let server = Server { address: &peer.address, tls: &tls, hello: "shop.example", patience: patience() };
+    let server = Server { address: &peer.address, tls: &tls, hello: "shop.example", patience: Patience::default() };
     Session::open(&server, Some(&login(true))).await.unwrap();
     assert!(peer.seen().contains("AUTH XOAUTH2 "), "{}", peer.seen());
 
@@ -192,4 +205,12 @@ async fn the_login_follows_what_is_configured_and_offered() {
     let server = Server { address: &peer.address, ..server };
     Session::open(&server, None).await.unwrap();
     assert!(!peer.seen().contains("AUTH"));
+}
+
+#[test]
+fn email_g9_nobody_is_hurried_into_duplicates() {
+    let patience = Patience::default();
+    let seconds = Duration::from_secs;
+    assert!(patience.envelope >= seconds(300) && patience.data >= seconds(120) && patience.content >= seconds(180));
+    assert!(patience.after_dot >= seconds(600), "RFC 5321 section 4.5.3.2.6");
 }

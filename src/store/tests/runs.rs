@@ -154,14 +154,15 @@ async fn security_r16_only_attempts_without_progress_count() {
         let taken = store.take_interrupted().await.unwrap();
         assert_eq!(taken[0].id, run);
         assert!(store.take_interrupted().await.unwrap().is_empty());
+        let number = store.note_run_attempt(&run).await.unwrap();
         store.append(&run, steps).await.unwrap();
-        taken[0].attempts
+        (taken[0].attempts, number)
     };
-    assert_eq!(attempts(vec![requested()]).await, 2);
-    assert_eq!(attempts(vec![responded()]).await, 3);
-    assert_eq!(attempts(vec![]).await, 1);
-    assert_eq!(attempts(vec![]).await, 2);
-    assert_eq!(attempts(vec![]).await, 3);
+    assert_eq!(attempts(vec![requested()]).await, (1, 2));
+    assert_eq!(attempts(vec![responded()]).await, (2, 3));
+    assert_eq!(attempts(vec![]).await, (0, 1));
+    assert_eq!(attempts(vec![]).await, (1, 2));
+    assert_eq!(attempts(vec![]).await, (2, 3));
 }
 
 #[tokio::test]
