@@ -2,8 +2,9 @@
 //! a scripted run, in both modes; the next daemon on it gives the same answer, and every effect happened once.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use dutiful::config::Config;
 use dutiful::daemon::{self, Options};
@@ -17,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers_mail::letter;
-use crate::world::{Arrived, Maildir, Watch, until};
+use crate::world::{Arrived, Maildir, Watch, is_long, until};
 
 /// One execution writes its effect key into a file of its own name; what it prints holds the key's beginning.
 const EFFECT: &str = r#"
@@ -172,6 +173,13 @@ impl Home {
     fn receive(&self, scene: &Scene) {
         let mailbox = Maildir::at(self.path().join("mail"));
         scene.letters.iter().for_each(|id| mailbox.deliver(&letter(id, "A tub and a cake, please.")));
+        if scene.come_while_down {
+            // They came a while ago: a file that nobody announced is taken once it is at rest.
+            let then = SystemTime::now() - Duration::from_secs(60);
+            for file in fs::read_dir(self.path().join("mail/new")).unwrap() {
+                File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(then).unwrap();
+            }
+        }
     }
 
     /// Starts a daemon; it is ready, or has ended already.
@@ -247,13 +255,13 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Says where the store was stopped when something does not hold.
-struct Place<'a>(CommitStop, &'a Home);
+struct Place<'a>(Vec<CommitStop>, &'a Home);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let Place(stop, home) = self;
-            eprintln!("the store was stopped at {stop:?}, and holds:");
+            let Place(stops, home) = self;
+            eprintln!("the store was stopped at {stops:?}, and holds:");
             for (table, columns) in [
                 ("letters", "message_id, verdict, reason, attempts"),
                 ("runs", "id, status, outcome, error, attempts"),
@@ -282,23 +290,45 @@ fn sweep(scene: &Scene, stop: fn(u64) -> CommitStop, first: u64) {
     let mut through = 0;
     for number in first.. {
         let home = template.copy();
-        let _place = Place(stop(number), &home);
+        let _place = Place(vec![stop(number)], &home);
         if stops_in(&runtime, &home, scene, stop(number)) {
             (stopped, through) = (stopped + 1, 0);
         } else {
             through += 1;
         }
-        let life = home.start(&runtime, None);
-        home.wait(scene, &life);
-        life.end(&runtime).expect("a daemon on a stopped store works as any other");
-        stands_in_order(&home, scene);
-        (scene.holds)(&home);
+        goes_on(&runtime, &home, scene);
         if through == 2 {
             break;
         }
     }
     // Receiving, opening, closing and the two notes of sending are the least that any scene commits.
     assert!(stopped >= 5, "the store was stopped {stopped} times only");
+}
+
+/// Stops the life that recovers from a stop, too: in the long form at each of its commits, in the short form at one
+/// of the first, in turn.
+fn sweep_twice(scene: &Scene, stop: fn(u64) -> CommitStop) {
+    let runtime = runtime();
+    let template = Home::lived_in(&runtime, scene);
+    let mut stopped_twice = 0;
+    for number in 1.. {
+        let template = template.copy();
+        if !stops_in(&runtime, &template, scene, stop(number)) {
+            break;
+        }
+        let seconds = if is_long() { 1..u64::MAX } else { 1 + number % 3..2 + number % 3 };
+        for second in seconds {
+            let home = template.copy();
+            let _place = Place(vec![stop(number), stop(second)], &home);
+            let stopped = stops_again(&runtime, &home, scene, stop(second));
+            goes_on(&runtime, &home, scene);
+            stopped_twice += usize::from(stopped);
+            if !stopped {
+                break;
+            }
+        }
+    }
+    assert!(stopped_twice >= 5, "the store was stopped twice {stopped_twice} times only");
 }
 
 /// Lets a daemon work until its store stops. False when it got through before that.
@@ -310,6 +340,16 @@ fn stops_in(runtime: &Runtime, home: &Home, scene: &Scene, stop: CommitStop) -> 
     if !scene.come_while_down {
         home.receive(scene);
     }
+    has_stopped(runtime, home, scene, life)
+}
+
+/// The same when everything that comes has come.
+fn stops_again(runtime: &Runtime, home: &Home, scene: &Scene, stop: CommitStop) -> bool {
+    let life = home.start(runtime, Some(stop));
+    has_stopped(runtime, home, scene, life)
+}
+
+fn has_stopped(runtime: &Runtime, home: &Home, scene: &Scene, life: Life) -> bool {
     home.wait(scene, &life);
     let ended = life.end(runtime);
     if let Err(error) = &ended {
@@ -317,6 +357,15 @@ fn stops_in(runtime: &Runtime, home: &Home, scene: &Scene, stop: CommitStop) -> 
     }
     effects_wait_their_turn(home);
     ended.is_err()
+}
+
+/// A daemon on a stopped store works as any other, and brings everything to its one end.
+fn goes_on(runtime: &Runtime, home: &Home, scene: &Scene) {
+    let life = home.start(runtime, None);
+    home.wait(scene, &life);
+    life.end(runtime).unwrap();
+    stands_in_order(home, scene);
+    (scene.holds)(home);
 }
 
 /// A call with effects is not even intended before the calls in front of it are done: else a crash would leave it
@@ -431,6 +480,16 @@ fn harness_j2_a_three_tool_run_that_dies_before_it_hears_of_a_commit_gives_the_s
 #[test]
 fn harness_j2_a_three_tool_run_that_dies_after_a_commit_gives_the_same_answer() {
     sweep(&THREE_TOOLS, CommitStop::Acknowledged, 0);
+}
+
+#[test]
+fn harness_j2_a_three_tool_run_that_dies_twice_before_it_hears_of_a_commit_gives_the_same_answer() {
+    sweep_twice(&THREE_TOOLS, CommitStop::Unacknowledged);
+}
+
+#[test]
+fn harness_j2_a_three_tool_run_that_dies_twice_after_a_commit_gives_the_same_answer() {
+    sweep_twice(&THREE_TOOLS, CommitStop::Acknowledged);
 }
 
 #[test]
