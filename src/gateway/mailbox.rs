@@ -9,13 +9,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::admit::{Admission, Border};
-use super::health::Health;
 use super::imap::{self, Account};
-use super::intake::{Alert, Intake, Judge, RawLetter};
 use super::parse::{ParseCaps, parse, stable_hash};
-use super::receive::{self, Receiver, Timing};
+use super::receive::{self, Alert, Health, Intake, Judge, RawLetter, Receiver, SentFolder, Timing};
 use super::send::{self, LookForSent, Sender};
-use super::sent_folder::SentFolder;
 use crate::config::{Agent, Mailbox, Receive, Settings};
 use crate::events::{EventKind, Events};
 use crate::store::{Decide, Incoming, Store, StoreError};

@@ -212,7 +212,7 @@ fn worse(first: Option<KeepError>, second: KeepError) -> KeepError {
 }
 
 /// A letter that is kept for the operator without being parsed.
-pub fn quarantined(letter: RawLetter, reason: &'static str) -> (Incoming, Decide) {
+pub(super) fn quarantined(letter: RawLetter, reason: &'static str) -> (Incoming, Decide) {
     let sha256 = Sha256::digest(&letter.raw).iter().map(|byte| format!("{byte:02x}")).collect();
     let incoming = Incoming {
         mailbox: letter.mailbox,

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 
-use super::imap::{Facts, ImapError, Selected, Session, uid_set};
 use super::intake::{HEADER_OF_TOO_LARGE, KeepError, RawLetter, TEXT_OF_TOO_LARGE, alert_key, beginning};
-use super::receive::Receiver;
+use super::serve::Receiver;
 use crate::config::AfterProcessing;
+use crate::gateway::imap::{Facts, ImapError, Selected, Session, uid_set};
 use crate::store::{Cursor, Filter, Position, StoreError, View};
 
 /// UIDs that are asked about at once (email B3).
