@@ -196,8 +196,12 @@ impl Home {
 
     /// Waits until all is said and done, or the daemon has ended.
     fn wait(&self, scene: &Scene, life: &Life) {
+        self.wait_for(life, || self.is_through(scene));
+    }
+
+    fn wait_for(&self, life: &Life, is_through: impl Fn() -> bool) {
         let watch = Watch::on(&self.path().join("data"));
-        until(&watch, "the end of all work", || (life.daemon.is_finished() || self.is_through(scene)).then_some(()));
+        until(&watch, "the end of all work", || (life.daemon.is_finished() || is_through()).then_some(()));
     }
 
     /// Every letter came in and has its end, and everything that should leave has left.
@@ -502,6 +506,53 @@ fn harness_j2_an_escalation_survives_every_commit() {
 fn email_b11_a_letter_over_a_limit_is_held_once_whatever_the_commit() {
     sweep(&LIMITED, CommitStop::Unacknowledged, 1);
     sweep(&LIMITED, CommitStop::Acknowledged, 0);
+}
+
+/// A home with a letter whose run ended three daemons without getting anywhere.
+fn with_poison(runtime: &Runtime) -> Home {
+    let template = Home::lived_in(runtime, &THREE_TOOLS);
+    for number in 1.. {
+        let home = template.copy();
+        assert!(stops_in(runtime, &home, &THREE_TOOLS, CommitStop::Unacknowledged(number)), "no commit opens a run");
+        if home.words("SELECT id FROM runs").is_empty() {
+            continue;
+        }
+        for attempt in 2..=3 {
+            // Taking the run over and noting the attempt are committed; the calls' intents are not.
+            assert!(stops_again(runtime, &home, &THREE_TOOLS, CommitStop::Acknowledged(2)));
+            assert_eq!(home.rows("SELECT attempts FROM runs", |row| row.get::<_, i64>(0)), [attempt]);
+        }
+        return home;
+    }
+    unreachable!("the loop ends by itself")
+}
+
+fn poison_is_put_away(home: &Home) -> bool {
+    home.words("SELECT verdict FROM audit_letters") == ["quarantined"] && home.words("SELECT status FROM audit_runs") == ["failed"]
+}
+
+#[test]
+fn email_b12_a_letter_that_ends_the_daemon_is_put_away_whatever_the_commit() {
+    let runtime = runtime();
+    let template = with_poison(&runtime);
+    for (number, mode) in
+        (0..4).flat_map(|number| [(number, CommitStop::Unacknowledged(number)), (number, CommitStop::Acknowledged(number))])
+    {
+        let home = template.copy();
+        let _place = Place(vec![mode], &home);
+        let life = home.start(&runtime, Some(mode));
+        home.wait_for(&life, || poison_is_put_away(&home));
+        assert!(life.end(&runtime).is_err() || number >= 3, "putting a letter away takes some commits");
+        let life = home.start(&runtime, None);
+        home.wait_for(&life, || poison_is_put_away(&home));
+        life.end(&runtime).unwrap();
+
+        assert!(poison_is_put_away(&home));
+        assert!(home.words("SELECT reason FROM audit_letters")[0].starts_with("poison"));
+        assert!(home.sent_to("alice@example.com").is_empty());
+        assert!(home.executions("cake").is_empty());
+        assert!(home.words("SELECT kind FROM audit_outgoing").len() <= 1, "the operator is told once");
+    }
 }
 
 /// A journal can end anywhere, and a damaged one can lack anything: folding it is no reason to crash.

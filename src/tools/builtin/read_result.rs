@@ -99,7 +99,9 @@ mod tests {
         }
         let tool = ReadResult::new();
         let context = testing::context(Identity::Verified, Identity::Verified);
-        let read = async |id: &str| tool.call(json!({ "id": id, "offset": 1 }), Invocation { context: &context, store: &store, effect_key: "k" }).await;
+        let read = async |id: &str| {
+            tool.call(json!({ "id": id, "offset": 1 }), Invocation { context: &context, store: &store, effect_key: "k" }).await
+        };
         assert_eq!(read("res_1").await, Ok(ToolOutput::Text("[bytes 1-4 of 4; this is the end]\nine".to_owned())));
         assert_eq!(read("res_2").await, Err(ToolError::Failed("No result \"res_2\" is kept for this run.".to_owned())));
         store.close().await;
