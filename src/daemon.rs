@@ -13,11 +13,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Problem};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
 use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices};
-use crate::harness::{Harness, Stop};
+use crate::harness::Stop;
 use crate::inference::Models;
+use crate::run::EventKind;
 use crate::run::Outbox;
 use crate::store::{OpenOptions, Store};
 use crate::tls;
@@ -101,8 +102,7 @@ impl Daemon {
 
     /// The parts that a reload does not touch.
     fn spawn_parts(&mut self, wake: UnixDatagram) {
-        let harness = Harness::new(self.store.clone(), self.events.clone());
-        let door = Reactive::new(self.store.clone(), harness, self.current.clone(), self.alert());
+        let door = Reactive::new(self.store.clone(), self.events.clone(), self.current.clone(), self.alert());
         let stop = self.stop.clone();
         self.tasks.spawn(async move { door.serve(stop).await.context("the reactive door") });
         self.tasks.spawn(listen(wake, self.store.clone(), self.stop.draining.clone()));

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinSet};
 
 use super::deliver::deliver;
 use super::job::{Unready, agent_of, job_of, opening_of, party_of};
 use super::{CurrentSnapshot, Snapshot};
+use crate::events::Events;
 use crate::harness::{Ended, Harness, Job, Stop, Transcript};
-use crate::run::{Door, Outcome, RunId, RunStatus, ThreadId};
+use crate::run::{Door, EventKind, Outcome, RunId, RunStatus, ThreadId};
 use crate::store::{Close, InterruptedRun, NewRun, Store, StoreError, Verdict, WaitingLetter};
 
 /// Attempts without progress after which a letter runs with nothing beside it (DESIGN 3, poison).
@@ -42,6 +44,7 @@ const SWEEP: Duration = Duration::from_secs(20);
 pub struct Reactive {
     store: Store,
     harness: Harness,
+    events: Events,
     current: CurrentSnapshot,
     /// Told of what a person has to look at: key, subject, text.
     alert: Alert,
@@ -88,8 +91,9 @@ struct Crew {
 
 impl Reactive {
     /// A door over this store.
-    pub fn new(store: Store, harness: Harness, current: CurrentSnapshot, alert: Alert) -> Reactive {
-        Reactive { store, harness, current, alert }
+    pub fn new(store: Store, events: Events, current: CurrentSnapshot, alert: Alert) -> Reactive {
+        let harness = Harness::new(store.clone(), events.clone());
+        Reactive { store, harness, events, current, alert }
     }
 
     /// Works until it is told to stop: first what an earlier daemon left unfinished, then letters as they
@@ -262,6 +266,8 @@ impl Reactive {
             return Ok(None);
         }
         tracing::info!(run = run.as_str(), letter = letter.id.0, agent = letter.agent, "run started");
+        let data = json!({ "letter": letter.id.0, "agent": letter.agent, "mailbox": letter.mailbox });
+        self.events.emit(Some(&run), EventKind::RunStarted, data);
         Ok(Transcript::fold(steps).map(|transcript| (job, transcript)))
     }
 
@@ -345,7 +351,12 @@ impl Reactive {
                 Ended::Stopped => return Ok(()),
                 Ended::Finished(finish) => match deliver(&self.store, &job, &letter, *finish).await {
                     Err(StoreError::Retry(_)) => STORE_PAUSE,
-                    done => return done,
+                    Err(error) => return Err(error),
+                    Ok(outcome) => {
+                        let kind = if outcome == Outcome::Failed { EventKind::RunFailed } else { EventKind::RunCompleted };
+                        self.events.emit(Some(&job.context.run), kind, json!({ "outcome": outcome.as_str() }));
+                        return Ok(());
+                    }
                 },
                 Ended::Broken(StoreError::Retry(_)) => STORE_PAUSE,
                 Ended::Broken(error) => return Err(error),

@@ -16,8 +16,8 @@ use super::job::{Job, Stop};
 use super::journal::Journal;
 use super::transcript::{Intent, ROUND_RESULT_BYTES, Round, result_id};
 use crate::chat::{ToolCall, ToolResult};
-use crate::config::Effect;
-use crate::events::{EventKind, Events};
+use crate::events::Events;
+use crate::run::EventKind;
 use crate::run::RunContext;
 use crate::store::{Step, Store, StoreError, ToolStatus};
 use crate::tools::{Invocation, Resolved, Tool, ToolError, ToolOutput, bound, permitted};
@@ -81,7 +81,7 @@ impl Dispatch<'_> {
     }
 
     fn has_effects(&self, call: &ToolCall) -> bool {
-        matches!(self.job.tools.resolve(call), Resolved::Ready { tool, .. } if tool.spec().effect == Effect::Effectful)
+        matches!(self.job.tools.resolve(call), Resolved::Ready { tool, .. } if !tool.spec().effect.is_repeatable())
     }
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
@@ -124,12 +124,10 @@ impl Dispatch<'_> {
     fn again(&self, journal: &mut Journal<'_>, round: &Round, position: u32, intent: &Intent) -> Option<Ready> {
         let call = intent.call.clone();
         let refused = match self.job.tools.resolve(&call) {
-            Resolved::Ready { tool, call, arguments, .. } if intent.effect != Effect::Effectful => {
-                match self.allowed(tool.as_ref(), journal) {
-                    Ok(()) => return Some(Ready { position, tool, call, arguments, effect_key: intent.effect_key.clone() }),
-                    Err(error) => (ToolStatus::Refused, error.to_string()),
-                }
-            }
+            Resolved::Ready { tool, call, arguments, .. } if intent.repeatable => match self.allowed(tool.as_ref(), journal) {
+                Ok(()) => return Some(Ready { position, tool, call, arguments, effect_key: intent.effect_key.clone() }),
+                Err(error) => (ToolStatus::Refused, error.to_string()),
+            },
             _ => (ToolStatus::Unknown, "outcome unknown: the daemon restarted while this was running; check before repeating".to_owned()),
         };
         self.refuse(journal, round.number, position, call, refused);
@@ -169,7 +167,7 @@ impl Dispatch<'_> {
         let slots = Arc::new(Semaphore::new(self.job.context.settings.limits.parallel_tools.max(1) as usize));
         let mut running = JoinSet::new();
         let mut positions = std::collections::BTreeMap::new();
-        let effects = batch.iter().any(|ready| ready.tool.spec().effect == Effect::Effectful);
+        let effects = batch.iter().any(|ready| !ready.tool.spec().effect.is_repeatable());
         for ready in batch {
             self.events.emit(Some(&self.job.context.run), EventKind::ToolCalled, json!({ "tool": ready.call.name.0, "round": round }));
             let (call, position) = (ready.call.clone(), ready.position);
@@ -251,7 +249,7 @@ async fn one_call(surroundings: Surroundings, ready: Ready) -> Done {
     let invocation = Invocation { context: &context, store: &store, effect_key: &effect_key };
     let outcome = match tokio::time::timeout(limit, tool.call(arguments, invocation)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(ToolError::TimedOut { limit, may_have_acted: spec.effect != Effect::Pure }),
+        Err(_) => Err(ToolError::TimedOut { limit, may_have_acted: !spec.effect.is_pure() }),
     };
     let result = |text, is_error| ToolResult { call: call.id.clone(), text, is_error };
     let (result, status, escalate) = match outcome {

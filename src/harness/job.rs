@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::transcript::{Bounds, Transcript};
 use crate::chat::{Message, Source};
-use crate::config::OnLimit;
 use crate::inference::{Model, Request, ToolChoice};
 use crate::run::RunContext;
 use crate::store::Purpose;
@@ -46,7 +45,7 @@ impl Job {
         let agent = &self.context.agent;
         Bounds {
             max_tool_turns: agent.max_tool_turns,
-            closing_call: agent.on_limit == OnLimit::ClosingCall,
+            closing_call: agent.has_closing_call(),
             run_tokens: agent.budget.run_tokens,
             out_of_time,
         }

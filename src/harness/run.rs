@@ -15,8 +15,9 @@ use super::reply::choose;
 use super::transcript::{Next, Transcript};
 use crate::chat::StopReason;
 use crate::context::Assembled;
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::inference::{Completed, ErrorKind, ModelError, ModelEvent, Phase, Request};
+use crate::run::EventKind;
 use crate::run::{Outcome, RunStatus};
 use crate::store::{Close, Opened, Purpose, Step, Store, StoreError};
 
@@ -242,7 +243,7 @@ fn finish(job: &Job, mut journal: Journal<'_>) -> Finish {
     let ready = match journal.transcript().ready() {
         Some(ready) => ready.clone(),
         None => {
-            let ready = choose(journal.transcript(), &job.context.agent);
+            let ready = choose(journal.transcript(), &job.context);
             journal.push(Step::ReplyReady { body: ready.body.clone(), outcome: ready.outcome, source: ready.source });
             ready
         }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage, untrusted};
-use crate::config::Effect;
 use crate::run::{Outcome, Party};
 use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
 use crate::tools::{Whole, bound_round};
@@ -64,7 +63,7 @@ pub(super) struct Round {
 #[derive(Debug, Clone)]
 pub(super) struct Intent {
     pub(super) call: ToolCall,
-    pub(super) effect: Effect,
+    pub(super) repeatable: bool,
     pub(super) effect_key: String,
 }
 
@@ -198,7 +197,7 @@ impl Transcript {
             }
             Step::ToolIntended { position, call, effect, effect_key, .. } => {
                 if let Some(round) = &mut self.round {
-                    let intent = Intent { call: call.clone(), effect: *effect, effect_key: effect_key.clone() };
+                    let intent = Intent { call: call.clone(), repeatable: effect.is_repeatable(), effect_key: effect_key.clone() };
                     round.intended.insert(*position, intent);
                 }
             }

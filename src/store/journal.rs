@@ -9,7 +9,7 @@ use super::writer::Writing;
 use super::{Store, StoreError};
 use crate::chat::{Message, Reply, ToolCall, ToolResult, Usage};
 use crate::config::Effect;
-use crate::events::EventKind;
+use crate::run::EventKind;
 use crate::run::{Outcome, Party, RunId, RunStatus};
 
 /// Bytes of a kept result (harness B4).

@@ -11,8 +11,8 @@ use super::letters::participants;
 use super::limits::{Candidate, reached};
 use super::writer::Writing;
 use super::{Decide, Delivery, Incoming, Position, Received, Related, Standing, StoreError, ThreadChoice, Verdict};
-use crate::events::EventKind;
 use crate::mail::{Address, MessageId};
+use crate::run::EventKind;
 use crate::run::{Identity, LetterId, ThreadId};
 
 /// How long the same content is the same letter (email B9).

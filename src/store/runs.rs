@@ -11,7 +11,7 @@ use super::outgoing::insert;
 use super::threads::hold;
 use super::writer::Writing;
 use super::{Close, QueueOutgoing, Step, Store, StoreError};
-use crate::events::EventKind;
+use crate::run::EventKind;
 use crate::run::{Door, LetterId, OutgoingId, RunId, RunStatus, ThreadId};
 
 /// A run about to begin.

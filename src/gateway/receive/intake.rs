@@ -10,7 +10,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::config::Mailbox;
-use crate::events::{EventKind, Events};
+use crate::events::Events;
+use crate::run::EventKind;
 use crate::run::Identity;
 use crate::store::{Decide, Decision, Delivery, Incoming, Position, Received, Store, StoreError, ThreadChoice, Verdict};
 
