@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("chat", &[]),
     ("process", &[]),
     ("tls", &[]),
-    ("config", &["mail", "chat", "process"]),
+    ("config", &["mail", "chat", "process", "tls"]),
     ("run", &["mail", "config"]),
     ("events", &["chat", "run", "process"]),
     ("store", &["mail", "chat", "config", "run"]),

@@ -47,6 +47,13 @@ pub struct Agent {
     pub outgoing: OutgoingPolicy,
 }
 
+impl Agent {
+    /// Whether one more model call follows the last allowed round (harness L2).
+    pub fn has_closing_call(&self) -> bool {
+        self.on_limit == OnLimit::ClosingCall
+    }
+}
+
 /// `on_limit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLimit {

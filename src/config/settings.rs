@@ -299,6 +299,18 @@ pub enum Effect {
     Effectful,
 }
 
+impl Effect {
+    /// Whether a call may be made again without harm.
+    pub fn is_repeatable(self) -> bool {
+        self != Effect::Effectful
+    }
+
+    /// Whether a call only reads.
+    pub fn is_pure(self) -> bool {
+        self == Effect::Pure
+    }
+}
+
 /// How an operator's tool is called.
 #[derive(Debug, Clone)]
 pub enum ToolKind {

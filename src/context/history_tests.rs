@@ -77,7 +77,9 @@ fn a_turn_is_its_letter_its_tool_use_and_its_answer() {
             .starts_with("<untrusted id=\"7f3a\" source=\"email from=alice@example.com\">\nFrom: <alice@example.com>\nSubject: Cake")
     );
     assert_eq!(response.calls(), [&one, &two]);
-    assert_eq!(results.iter().map(|result| result.text.as_str()).collect::<Vec<_>>(), ["shipped", "refunded"]);
+    let shown: Vec<&str> = results.iter().map(|result| result.text.as_str()).collect();
+    let wrapped = |tool, text| untrusted::wrap("7f3a", tool, text);
+    assert_eq!(shown, [wrapped("tool order_status", "shipped"), wrapped("tool refund", "refunded")]);
     assert_eq!(answer.text(), "It is on its way.\n\n-- \nSundae");
     assert!(matches!(answer, Message::Assistant { origin, .. } if origin.provider == "kimi"));
 }
@@ -85,8 +87,8 @@ fn a_turn_is_its_letter_its_tool_use_and_its_answer() {
 #[test]
 fn results_of_earlier_runs_are_bounded_and_stay_wrapped() {
     let one = call("c1", "order_status");
-    let wrapped = untrusted::wrap("9b", "tool order_status", &"ä".repeat(50_000));
-    let messages = tool_use(&[responded("", std::slice::from_ref(&one)), finished(&one, &wrapped)]);
+    let long = "ä".repeat(50_000);
+    let messages = tool_use(&[responded("", std::slice::from_ref(&one)), finished(&one, &long)], "9b");
     let [_, Message::Results { results }] = messages.as_slice() else { panic!("{messages:?}") };
     assert!(results[0].text.len() < RESULT + 200 && results[0].text.ends_with("</untrusted id=9b>"));
 }
@@ -116,6 +118,7 @@ async fn received(store: &Store, text: &str, thread: ThreadChoice, at: DateTime<
         mailbox: "shop".to_owned(),
         folder: "INBOX".to_owned(),
         position: Position::Maildir(text.to_owned()),
+        follows: None,
         raw: text.as_bytes().to_vec(),
         sha256: text.to_owned(),
         received_at: at,
@@ -190,7 +193,7 @@ proptest! {
                 _ => finished(&calls[usize::from(*at)], "result"),
             })
             .collect();
-        let messages = tool_use(&steps);
+        let messages = tool_use(&steps, "9b");
         for pair in messages.chunks(2) {
             let [response, Message::Results { results }] = pair else { panic!("{pair:?}") };
             let called: Vec<&CallId> = response.calls().into_iter().map(|call| &call.id).collect();

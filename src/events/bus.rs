@@ -4,8 +4,8 @@ use chrono::Utc;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::{Event, EventKind};
-use crate::run::RunId;
+use super::Event;
+use crate::run::{EventKind, RunId};
 
 /// Where events are emitted and watched. Cloning is cheap.
 #[derive(Debug, Clone)]

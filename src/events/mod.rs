@@ -4,4 +4,4 @@ mod bus;
 mod event;
 
 pub use bus::Events;
-pub use event::{Event, EventKind};
+pub use event::Event;

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::compose::{self, Letterhead, compose};
 use crate::config::{Agent, Fence, Hold, Mailbox, Settings};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::mail::{Address, Draft, MessageId, OutgoingKind, Sealed};
+use crate::run::EventKind;
 use crate::run::{Outbox, OutboxError, OutgoingId, Posted, RunContext};
 use crate::store::{QueueOutgoing, Store, StoreError};
 

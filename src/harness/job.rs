@@ -7,7 +7,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::transcript::{Bounds, Transcript};
 use crate::chat::{Message, Source};
-use crate::config::OnLimit;
 use crate::inference::{Model, Request, ToolChoice};
 use crate::run::RunContext;
 use crate::store::Purpose;
@@ -38,6 +37,19 @@ pub struct Stop {
     pub draining: CancellationToken,
     /// Abort what has no effect: model calls and pure tools.
     pub aborting: CancellationToken,
+    /// The operator ends the run (harness K1).
+    pub cancelled: CancellationToken,
+}
+
+impl Stop {
+    /// The same for one run, which can also be ended alone: its tokens are children of these.
+    pub fn for_run(&self) -> Stop {
+        Stop {
+            draining: self.draining.child_token(),
+            aborting: self.aborting.child_token(),
+            cancelled: self.cancelled.child_token(),
+        }
+    }
 }
 
 impl Job {
@@ -46,7 +58,7 @@ impl Job {
         let agent = &self.context.agent;
         Bounds {
             max_tool_turns: agent.max_tool_turns,
-            closing_call: agent.on_limit == OnLimit::ClosingCall,
+            closing_call: agent.has_closing_call(),
             run_tokens: agent.budget.run_tokens,
             out_of_time,
         }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use super::transcript::{Ready, Transcript};
 use crate::chat::{Block, Message, StopReason, ToolResult};
-use crate::config::{Agent, OnLimit};
-use crate::run::Outcome;
+use crate::run::{Outcome, RunContext};
 use crate::store::ReplySource;
 
 /// Said under a text that the model could not finish (harness X5).
@@ -15,7 +14,8 @@ const CUT_MARK: &str = "\n\n[The reply was cut here because of length.]";
 const ESCALATED: &str = "Thank you for your message. I have passed it on to a colleague, who will get back to you.";
 
 /// Chooses the reply. Never empty: the last resort is the agent's own fallback text.
-pub(super) fn choose(transcript: &Transcript, agent: &Agent) -> Ready {
+pub(super) fn choose(transcript: &Transcript, context: &RunContext) -> Ready {
+    let agent = &context.agent;
     if transcript.escalated().is_some() {
         let body = transcript.latest_text().unwrap_or(ESCALATED).to_owned();
         return Ready { body, outcome: Outcome::Escalated, source: ReplySource::Earlier };
@@ -34,11 +34,11 @@ pub(super) fn choose(transcript: &Transcript, agent: &Agent) -> Ready {
             _ => {}
         }
     }
-    let earlier = match agent.on_limit {
-        // "The last text as it is", a preamble included: what the operator asked for.
-        OnLimit::ReturnLast => transcript.latest_text(),
-        OnLimit::ClosingCall => transcript.plain_text(),
-    };
+    if transcript.failure().is_some_and(super::transcript::Failure::is_refusal) {
+        return fallback(Outcome::Refused);
+    }
+    // `return_last` is "the last text as it is", a preamble included: what the operator asked for.
+    let earlier = if agent.has_closing_call() { transcript.plain_text() } else { transcript.latest_text() };
     match earlier {
         Some(text) => Ready { body: text.to_owned(), outcome: Outcome::LimitReached, source: ReplySource::Earlier },
         None => fallback(Outcome::Fallback),

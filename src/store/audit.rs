@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::StoreError;
 use super::writer::Writing;
-use crate::events::EventKind;
+use crate::run::EventKind;
 use crate::run::RunId;
 
 /// An instant as it stands in a column: RFC 3339, UTC, milliseconds, so that text order is time order.

@@ -8,8 +8,8 @@ use super::StoreError;
 use super::audit::{Stamp, record};
 use super::writer::Writing;
 use crate::config::Limits;
-use crate::events::EventKind;
 use crate::mail::Address;
+use crate::run::EventKind;
 use crate::run::ThreadId;
 
 /// A letter about to be accepted, as the limits see it.

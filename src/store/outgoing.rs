@@ -8,8 +8,8 @@ use serde_json::json;
 use super::audit::{Stamp, checked, record, short, word};
 use super::writer::Writing;
 use super::{Store, StoreError};
-use crate::events::EventKind;
 use crate::mail::{Address, MessageId, OutgoingKind, Sealed};
+use crate::run::EventKind;
 use crate::run::{OutgoingId, RunId, ThreadId};
 
 /// A sealed letter and what it belongs to.

@@ -11,8 +11,8 @@ use super::letters::participants;
 use super::limits::{Candidate, reached};
 use super::writer::Writing;
 use super::{Decide, Delivery, Incoming, Position, Received, Related, Standing, StoreError, ThreadChoice, Verdict};
-use crate::events::EventKind;
 use crate::mail::{Address, MessageId};
+use crate::run::EventKind;
 use crate::run::{Identity, LetterId, ThreadId};
 
 /// How long the same content is the same letter (email B9).
@@ -108,6 +108,13 @@ pub(super) fn new_thread(writing: &Writing<'_>, new: &NewThread<'_>) -> Result<T
 /// An IMAP place moves the cursor; a known one too, so that it is not fetched again and again.
 fn move_cursor(writing: &Writing<'_>, incoming: &Incoming) -> Result<(), StoreError> {
     let Position::Imap { uidvalidity, uid } = incoming.position else { return Ok(()) };
+    if let Some(before) = incoming.follows {
+        let mut reached =
+            writing.sql.prepare_cached("SELECT 1 FROM cursors WHERE mailbox = ?1 AND folder = ?2 AND uidvalidity = ?3 AND uid >= ?4")?;
+        if !reached.exists((&incoming.mailbox, &incoming.folder, uidvalidity, before))? {
+            return Err(StoreError::Retry(format!("the letter before it, {before}, was not stored")));
+        }
+    }
     writing
         .sql
         .prepare_cached(

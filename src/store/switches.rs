@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::audit::{Stamp, record};
 use super::{Store, StoreError};
-use crate::events::EventKind;
+use crate::run::EventKind;
 
 /// What can be switched off (DESIGN 2.2).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

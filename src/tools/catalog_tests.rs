@@ -7,7 +7,7 @@ use super::super::permitted;
 use super::*;
 use crate::config::{CommandTool, Effect, HttpTool, OperatorTool};
 use crate::run::{Identity, testing};
-use crate::store::{OpenOptions, Switch};
+use crate::store::Switch;
 
 fn operator_tool(name: &str) -> OperatorTool {
     OperatorTool {
@@ -28,24 +28,17 @@ fn settings(tools: impl IntoIterator<Item = OperatorTool>) -> Settings {
     settings
 }
 
-fn store() -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("dutiful.db"), OpenOptions::default()).unwrap();
-    (folder, store)
-}
-
 fn names(toolset: &Toolset) -> Vec<&str> {
     toolset.names().into_iter().map(ToolName::as_str).collect()
 }
 
 #[test]
 fn harness_d1_every_bad_definition_is_told_by_name() {
-    let (_folder, store) = store();
     let mut bad = operator_tool("lookup");
     bad.description = String::new();
     let taken = operator_tool("Escalate");
     let later = operator_tool("todo");
-    let problems = Catalog::build(&settings([bad, taken, later]), &store).unwrap_err();
+    let problems = Catalog::build(&settings([bad, taken, later])).unwrap_err();
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (line, part) in lines.iter().zip(["tools.Escalate: another tool", "tools.lookup: `description`", "tools.todo: this is the name"]) {
@@ -55,31 +48,29 @@ fn harness_d1_every_bad_definition_is_told_by_name() {
 
 #[test]
 fn an_agent_gets_what_it_was_granted_and_what_can_run() {
-    let (_folder, store) = store();
     let mut refund = operator_tool("refund");
     refund.approval = true;
     let mut web = operator_tool("web");
     let url = "https://shop.example/".parse().unwrap();
     web.kind = ToolKind::Http(HttpTool { method: "POST".to_owned(), url, headers: BTreeMap::new() });
-    let catalog = Catalog::build(&settings([operator_tool("order_status"), operator_tool("other"), refund, web]), &store).unwrap();
+    let catalog = Catalog::build(&settings([operator_tool("order_status"), operator_tool("other"), refund, web])).unwrap();
     let granted = ["order_status", "refund", "web", "todo", "nothing", "crm__find"];
     let agent = testing::agent(Identity::Verified, &granted);
     assert_eq!(names(&catalog.toolset(&agent)), ["order_status", "read_result"]);
     let told = catalog.explain(&agent);
     let reasons =
         [None, Some(NEEDS_APPROVAL), Some(NOT_IN_THIS_VERSION), Some(NOT_IN_THIS_VERSION), Some(NO_SUCH_TOOL), Some(NOT_IN_THIS_VERSION)];
-    for ((name, reason), (granted, expected)) in told.iter().zip(granted.iter().zip(reasons)) {
+    for (Granted { name, off: reason, .. }, (granted, expected)) in told.iter().zip(granted.iter().zip(reasons)) {
         assert_eq!((name.as_str(), reason.as_deref()), (*granted, expected));
     }
-    assert_eq!(told.last().unwrap(), &("read_result".to_owned(), None));
+    assert_eq!(told.last().map(|last| (last.name.as_str(), &last.off)), Some(("read_result", &None)));
     let bare = testing::agent(Identity::Verified, &["todo"]);
     assert!(names(&catalog.toolset(&bare)).is_empty() && catalog.explain(&bare).len() == 1);
 }
 
 #[test]
 fn harness_d1_all_built_in_tools_pass_and_are_small() {
-    let (_folder, store) = store();
-    let catalog = Catalog::build(&settings([]), &store).unwrap();
+    let catalog = Catalog::build(&settings([])).unwrap();
     let agent = testing::agent(Identity::Verified, &["send_email", "read_thread", "escalate"]);
     let toolset = catalog.toolset(&agent);
     assert_eq!(names(&toolset), ["escalate", "read_result", "read_thread", "send_email"]);
@@ -89,8 +80,7 @@ fn harness_d1_all_built_in_tools_pass_and_are_small() {
 
 #[test]
 fn security_s9_no_built_in_tool_takes_a_customer() {
-    let (_folder, store) = store();
-    for tool in builtin::tools(&store) {
+    for tool in builtin::tools() {
         let fields = tool.spec().input["properties"].as_object().unwrap().clone();
         for (name, _) in fields {
             assert!(!["customer", "address", "email", "tenant", "user", "from", "cc", "bcc", "headers"].contains(&name.as_str()), "{name}");
@@ -100,8 +90,8 @@ fn security_s9_no_built_in_tool_takes_a_customer() {
 
 #[tokio::test]
 async fn security_s17_a_switched_off_tool_is_refused_when_called() {
-    let (_folder, store) = store();
-    let catalog = Catalog::build(&settings([operator_tool("order_status")]), &store).unwrap();
+    let (_folder, store) = crate::tools::test_store::temporary();
+    let catalog = Catalog::build(&settings([operator_tool("order_status")])).unwrap();
     let spec = catalog.tools.get("order_status").unwrap().tool.spec();
     let context = testing::context(Identity::Verified, Identity::Verified);
     for agent in [None, Some("sundae".to_owned())] {

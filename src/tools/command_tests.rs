@@ -29,7 +29,8 @@ async fn run(script: &str) -> Result<String, ToolError> {
     let home = tempfile::tempdir().unwrap();
     let context = testing::context(Identity::Verified, Identity::Verified);
     let tool = tool(home.path(), script, Effect::Pure, Duration::from_secs(20));
-    let invocation = Invocation { context: &context, effect_key: "k1" };
+    let (_folder, store) = crate::tools::test_store::temporary();
+    let invocation = Invocation { context: &context, store: &store, effect_key: "k1" };
     tool.call(json!({ "order": "7; touch x" }), invocation).await.map(|output| match output {
         ToolOutput::Text(text) => text,
         ToolOutput::Escalate { reason } => panic!("{reason}"),
@@ -67,7 +68,8 @@ fn security_s9_below_the_level_there_is_no_customer() {
         (Identity::Unverified, Identity::Thread, false),
     ] {
         let context = testing::context(proven, wanted);
-        let told = surroundings(Invocation { context: &context, effect_key: "k" });
+        let (_folder, store) = crate::tools::test_store::temporary();
+        let told = surroundings(Invocation { context: &context, store: &store, effect_key: "k" });
         assert_eq!(!told["customer"].is_null(), known, "{proven} {wanted}");
     }
 }
@@ -121,7 +123,8 @@ async fn harness_t3_a_timeout_ends_the_group_and_says_whether_it_may_have_acted(
         let gone = tokio::task::spawn_blocking(move || std::fs::read(alive));
         let limit = Duration::from_millis(200);
         let tool = tool(home.path(), "exec 3>alive; sleep 300 & wait", effect, limit);
-        let result = tool.call(json!({}), Invocation { context: &context, effect_key: "k" }).await;
+        let (_folder, store) = crate::tools::test_store::temporary();
+        let result = tool.call(json!({}), Invocation { context: &context, store: &store, effect_key: "k" }).await;
         assert_eq!(result, Err(ToolError::TimedOut { limit, may_have_acted }));
         let read = tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
         assert!(read.unwrap().unwrap().is_empty());
@@ -135,7 +138,8 @@ async fn harness_t1_calls_run_at_once() {
     // Each of the three waits until all three have begun: one after another they would never end.
     let script = "touch begun.$DUTIFUL_N.$$; while [ $(ls | grep -c begun) -lt 3 ]; do :; done; echo done";
     let tool = tool(home.path(), script, Effect::Pure, Duration::from_secs(20));
-    let call = || tool.call(json!({}), Invocation { context: &context, effect_key: "k" });
+    let (_folder, store) = crate::tools::test_store::temporary();
+    let call = || tool.call(json!({}), Invocation { context: &context, store: &store, effect_key: "k" });
     let begun = Instant::now();
     let (one, two, three) = tokio::join!(call(), call(), call());
     for result in [one, two, three] {
@@ -150,7 +154,8 @@ async fn a_program_that_is_not_there_is_an_error_result() {
     let home = tempfile::tempdir().unwrap();
     let mut tool = tool(home.path(), "", Effect::Pure, Duration::from_secs(1));
     tool.argv = vec!["bin/missing".to_owned()];
-    let result = tool.call(json!({}), Invocation { context: &context, effect_key: "k" }).await;
+    let (_folder, store) = crate::tools::test_store::temporary();
+    let result = tool.call(json!({}), Invocation { context: &context, store: &store, effect_key: "k" }).await;
     assert!(matches!(result, Err(ToolError::Failed(text)) if !text.contains("missing")));
 }
 
@@ -165,7 +170,8 @@ async fn security_s31_nothing_of_the_arguments_becomes_a_word_of_the_command() {
     tool.argv = vec!["./echo-args".to_owned(), "--fixed".to_owned()];
     for hostile in ["$(touch pwned)", "`touch pwned`", "; touch pwned", "--help", "\n touch pwned", "a\0b"] {
         let arguments = json!({ "order": hostile });
-        let result = tool.call(arguments.clone(), Invocation { context: &context, effect_key: "k" }).await;
+        let (_folder, store) = crate::tools::test_store::temporary();
+        let result = tool.call(arguments.clone(), Invocation { context: &context, store: &store, effect_key: "k" }).await;
         assert_eq!(result, Ok(ToolOutput::Text(format!("1 --fixed\n{arguments}"))));
     }
     assert!(!home.path().join("pwned").exists());

@@ -7,6 +7,8 @@ mod command;
 mod definition;
 mod repair;
 mod scope;
+#[cfg(test)]
+mod test_store;
 mod tool;
 mod toolset;
 mod validate;

@@ -12,6 +12,7 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod recovers_at_every_commit;
 mod shop;
 mod survives_kills;
 mod survives_restart;

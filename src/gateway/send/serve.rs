@@ -18,10 +18,11 @@ use super::deliver_local::{self, Delivered};
 use super::ladder::{self, Queue, Rest, judge};
 use super::smtp::{Outcome, Patience, Server, Session};
 use crate::config::{Mailbox, OnUncertain, Send as Way, Settings};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::gateway::login::login_for;
 use crate::gateway::outbox::Notices;
 use crate::mail::{MessageId, OutgoingKind};
+use crate::run::EventKind;
 use crate::store::{ClaimedOutgoing, Sent, Store, StoreError};
 
 /// How many letters a lane owns at once. What a crash finds owned is in doubt, so the number is small; a

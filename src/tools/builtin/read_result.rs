@@ -73,7 +73,7 @@ impl Tool for ReadResult {
 mod tests {
     use super::*;
     use crate::run::{Door, Identity, RunId, testing};
-    use crate::store::{NewRun, OpenOptions};
+    use crate::store::{NewRun, OpenOptions, Store};
     use crate::tools::sent_bytes;
 
     fn new_run(id: &RunId) -> NewRun {
@@ -97,9 +97,11 @@ mod tests {
             assert!(store.open_run(new_run(&run), Vec::new()).await.unwrap());
             store.keep_result(&run, id, text.to_owned()).await.unwrap();
         }
-        let tool = ReadResult::new(store.clone());
+        let tool = ReadResult::new();
         let context = testing::context(Identity::Verified, Identity::Verified);
-        let read = async |id: &str| tool.call(json!({ "id": id, "offset": 1 }), Invocation { context: &context, effect_key: "k" }).await;
+        let read = async |id: &str| {
+            tool.call(json!({ "id": id, "offset": 1 }), Invocation { context: &context, store: &store, effect_key: "k" }).await
+        };
         assert_eq!(read("res_1").await, Ok(ToolOutput::Text("[bytes 1-4 of 4; this is the end]\nine".to_owned())));
         assert_eq!(read("res_2").await, Err(ToolError::Failed("No result \"res_2\" is kept for this run.".to_owned())));
         store.close().await;

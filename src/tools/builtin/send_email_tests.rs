@@ -8,7 +8,8 @@ async fn call(to: &str, drafts: &Arc<Drafts>) -> Result<ToolOutput, ToolError> {
     let mut context = testing::context(Identity::Verified, Identity::Verified);
     context.outbox = Arc::clone(drafts) as Arc<dyn Outbox>;
     let arguments = json!({ "to": to, "subject": "Two\r\nBcc: x@y.example", "body": "Cones" });
-    SendEmail::new().call(arguments, Invocation { context: &context, effect_key: "k1" }).await
+    let (_folder, store) = crate::tools::test_store::temporary();
+    SendEmail::new().call(arguments, Invocation { context: &context, store: &store, effect_key: "k1" }).await
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
 pub use model_server::{ModelServer, Said, Wire};
 pub use model_wires::examine;
-use watch::{Watch, until};
+pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
 pub fn is_long() -> bool {

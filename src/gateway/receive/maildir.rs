@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::health::Activity;
 use super::intake::{HEADER_OF_TOO_LARGE, KeepError, RawLetter, TEXT_OF_TOO_LARGE, beginning};
-use super::receive::Receiver;
+use super::serve::Receiver;
 use crate::config::AfterProcessing;
 use crate::store::{Cursor, Position, StoreError};
 

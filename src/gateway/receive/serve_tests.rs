@@ -7,10 +7,11 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::{AfterProcessing, OnUncertain, Send as Sending, SentCopy, Trust};
-use crate::events::{EventKind, Events};
+use crate::events::Events;
 use crate::gateway::imap::peer::{Peer, quick};
-use crate::gateway::intake::{Alert, Judge, RawLetter, quarantined};
-use crate::gateway::sent_folder::SentFolder;
+use crate::gateway::receive::SentFolder;
+use crate::gateway::receive::intake::{Alert, Judge, RawLetter, quarantined};
+use crate::run::EventKind;
 use crate::store::{CommitStop, Cursor, Filter, OpenOptions, Position, QueueOutgoing, Sent, Store, View};
 
 /// A home with a store, and a receiver on it that can be stopped and started again.

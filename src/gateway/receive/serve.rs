@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::backoff::{Backoff, LoginPace, jittered};
 use super::health::{Activity, Health};
-use super::imap::{self, Account, ImapError, Session, Woken};
 use super::intake::{Intake, alert_key};
 use super::maildir;
 use super::sweep::{Folder, SweepError};
 use crate::config::{Limits, Mailbox, Receive};
+use crate::gateway::imap::{self, Account, ImapError, Session, Woken};
 use crate::store::StoreError;
 
 /// What a mailbox's task works with.
@@ -288,5 +288,5 @@ async fn grace(stop: &CancellationToken) {
 }
 
 #[cfg(test)]
-#[path = "receive_tests.rs"]
+#[path = "serve_tests.rs"]
 mod tests;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::imap::{self, Account, ImapError, Session};
-use super::receive::Timing;
+use super::serve::Timing;
 use crate::config::{Mailbox, Receive, Send, SentCopy};
+use crate::gateway::imap::{self, Account, ImapError, Session};
 use crate::mail::MessageId;
 use crate::store::{ClaimedOutgoing, Store, StoreError};
 
@@ -154,7 +154,7 @@ impl From<StoreError> for CopyError {
 }
 
 /// Whether this mailbox's sent letters are copied by us.
-pub fn wants_copies(mailbox: &Mailbox) -> bool {
+pub(super) fn wants_copies(mailbox: &Mailbox) -> bool {
     match mailbox.sent_copy {
         SentCopy::On => true,
         SentCopy::Off => false,
