@@ -271,8 +271,9 @@ impl Reactive {
             return self.give_up(&run, "its letter is gone").await;
         };
         if self.store.note_run_attempt(&run.id).await? > QUARANTINE_AFTER {
-            self.give_up(&run, POISON).await?;
-            return self.put_away(&letter).await;
+            // The verdict first: killed between the two, the run is found again, but a letter whose run failed is not.
+            self.put_away(&letter).await?;
+            return self.give_up(&run, POISON).await;
         }
         let steps = self.store.replay(&run.id).await?;
         let Some(transcript) = Transcript::fold(steps) else {
