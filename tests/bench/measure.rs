@@ -132,8 +132,14 @@ impl Bursts {
         let answered = senders.ask_at_once(servers, &home.address, BURST);
         program.rest();
         let spent = program.processor_time() - before;
-        println!("{}: {} of {BURST} in {:.2} s, {:.1} ms processor time a letter, peak {:.1} MB",
-            program.name, answered.once, answered.took.as_secs_f64(), milliseconds(spent) / BURST as f64, program.peak());
+        println!(
+            "{}: {} of {BURST} in {:.2} s, {:.1} ms processor time a letter, peak {:.1} MB",
+            program.name,
+            answered.once,
+            answered.took.as_secs_f64(),
+            milliseconds(spent) / BURST as f64,
+            program.peak()
+        );
         self.took.push(answered.took);
         self.processor.push(spent);
         self.once += answered.once;
@@ -163,7 +169,11 @@ fn slow_model(servers: &Servers, table: &mut Table) {
     table.row("a model of 2 s, 32 runs: at once", at_once.to_string(), "1", "32", at_once == u64::from(SLOW_RUNS));
     table.row("a model of 2 s, 32 runs: letters a minute", format!("{a_minute:.0}"), "30", "600", a_minute >= 600.0);
     let (asked, peak) = (model.requests(), program.peak());
-    println!("slow model: {} of {SLOW_LETTERS} with {asked} requests in {:.2} s, peak {peak:.1} MB", answered.once, answered.took.as_secs_f64());
+    println!(
+        "slow model: {} of {SLOW_LETTERS} with {asked} requests in {:.2} s, peak {peak:.1} MB",
+        answered.once,
+        answered.took.as_secs_f64()
+    );
     let request = model.smallest_request().len();
     table.row("a first request, five eager tools", format!("{request} bytes"), "", "4096 bytes", request < 4096);
     program.end();
