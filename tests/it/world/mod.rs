@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use rusqlite::{Connection, OpenFlags, Row};
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
@@ -90,6 +92,18 @@ impl World {
         fs::write(self.home.join(path), text).unwrap();
     }
 
+    /// Replaces a piece of a file of the home.
+    pub fn set(&self, path: &str, piece: &str, by: &str) {
+        let before = fs::read_to_string(self.home.join(path)).unwrap();
+        assert!(before.contains(piece), "{piece:?} in {path}");
+        self.write(path, &before.replacen(piece, by, 1));
+    }
+
+    /// A path in the home.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.home.join(path)
+    }
+
     /// Adds to a file of the home.
     pub fn append(&self, path: &str, text: &str) {
         let before = fs::read_to_string(self.home.join(path)).unwrap();
@@ -114,6 +128,14 @@ impl World {
     /// Starts the daemon and waits until it says that it is ready.
     pub fn start(&self) -> Daemon {
         Daemon::start(&self.home, self.folder.path())
+    }
+
+    /// The same, with this umask.
+    pub fn start_with_umask(&self, mask: u32) -> Daemon {
+        let before = umask(Mode::from_raw_mode(mask));
+        let daemon = self.start();
+        umask(before);
+        daemon
     }
 
     /// Runs one command on this home to its end.
