@@ -12,6 +12,7 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod commands;
 mod shop;
 mod survives_kills;
 mod survives_restart;
