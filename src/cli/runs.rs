@@ -105,8 +105,11 @@ pub(super) struct Run {
     /// Its id in `runs`.
     id: String,
     /// Print its events as they happen, until it ends.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cancel")]
     follow: bool,
+    /// End it: nothing more is done and no reply goes out.
+    #[arg(long)]
+    cancel: bool,
     /// One JSON object: the run's columns, and under steps, tool_calls and outgoing what it did. With --follow one
     /// object for each event.
     #[arg(long)]
@@ -118,6 +121,13 @@ impl Run {
         let store = home.store()?;
         if self.follow {
             return self.follow(&store);
+        }
+        if self.cancel {
+            row_of(&store, &self.id)?;
+            let running = runtime()?.block_on(store.request_cancel(&RunId(self.id.clone())))?;
+            anyhow::ensure!(running, "run {} has ended already: see `dutiful run {}`", self.id, self.id);
+            print::line(&format!("run {} is to end: {}", self.id, home.wake()?));
+            return Ok(ExitCode::SUCCESS);
         }
         show(&store, &self.id, self.json)?;
         Ok(ExitCode::SUCCESS)

@@ -121,8 +121,12 @@ impl MailboxGateway {
 
     /// Parses a letter and prepares its verdict.
     fn judge(&self) -> Judge {
-        let border =
-            Arc::new(Border { mailbox: self.mailbox.as_ref().clone(), agents: self.agents.clone(), limits: self.settings.limits.clone() });
+        let border = Arc::new(Border {
+            mailbox: self.mailbox.as_ref().clone(),
+            agents: self.agents.clone(),
+            limits: self.settings.limits.clone(),
+            install_id: self.store.install_id().to_owned(),
+        });
         let caps = ParseCaps::with_letter_bytes(self.settings.limits.letter_bytes);
         Arc::new(move |letter| judged(&border, &caps, letter))
     }
@@ -137,6 +141,7 @@ fn judged(border: &Arc<Border>, caps: &ParseCaps, letter: RawLetter) -> (Incomin
         mailbox: letter.mailbox,
         folder: letter.folder,
         position: letter.position,
+        follows: None,
         raw: letter.raw,
         received_at: letter.received_at,
     };

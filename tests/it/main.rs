@@ -13,6 +13,7 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod commands;
+mod recovers_at_every_commit;
 mod shop;
 mod survives_kills;
 mod survives_restart;

@@ -20,7 +20,7 @@ pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
 pub use model_server::{ModelServer, Said, Wire};
 pub use model_wires::examine;
-use watch::{Watch, until};
+pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
 pub fn is_long() -> bool {
@@ -135,6 +135,30 @@ impl World {
             let verdicts = self.rows("SELECT verdict FROM audit_letters", |row| row.get::<_, String>(0));
             (verdicts.iter().filter(|found| *found == verdict).count() >= count).then_some(())
         });
+    }
+
+    /// What the store answers to a query for one number.
+    pub fn count(&self, sql: &str) -> usize {
+        let counts = self.rows(sql, |row| row.get::<_, i64>(0));
+        usize::try_from(counts[0]).unwrap()
+    }
+
+    /// Waits until this query of one number gives at least so many.
+    #[track_caller]
+    pub fn wait_for_count(&self, sql: &str, count: usize) {
+        let watch = Watch::on(&self.home.join("data"));
+        until(&watch, &format!("{count} in: {sql}"), || (self.count(sql) >= count).then_some(()));
+    }
+
+    /// Waits until a number has grown to this; gives up only when it stands still.
+    #[track_caller]
+    pub fn wait_while_it_grows(&self, what: &str, goal: usize, now: impl Fn() -> usize) {
+        let watch = Watch::on(&self.home.join("data"));
+        let mut reached = now();
+        while reached < goal {
+            let before = reached;
+            reached = until(&watch, &format!("{what}, of which there are {before}"), || Some(now()).filter(|now| *now > before));
+        }
     }
 
     fn store(&self) -> PathBuf {
