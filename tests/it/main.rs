@@ -12,8 +12,13 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod keeps_customers_apart;
+mod obeys_the_operator;
+mod refuses_machines;
+mod runs_tools;
 mod shop;
 mod survives_kills;
+mod survives_outages;
 mod survives_restart;
 mod world;
 mod world_holds;
