@@ -16,7 +16,7 @@ use crate::config::{Config, Problem};
 use crate::events::Events;
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
 use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices};
-use crate::harness::{Harness, Stop};
+use crate::harness::Stop;
 use crate::inference::Models;
 use crate::run::EventKind;
 use crate::run::Outbox;
@@ -102,8 +102,7 @@ impl Daemon {
 
     /// The parts that a reload does not touch.
     fn spawn_parts(&mut self, wake: UnixDatagram) {
-        let harness = Harness::new(self.store.clone(), self.events.clone());
-        let door = Reactive::new(self.store.clone(), harness, self.current.clone(), self.alert());
+        let door = Reactive::new(self.store.clone(), self.events.clone(), self.current.clone(), self.alert());
         let stop = self.stop.clone();
         self.tasks.spawn(async move { door.serve(stop).await.context("the reactive door") });
         self.tasks.spawn(listen(wake, self.store.clone(), self.stop.draining.clone()));
@@ -168,6 +167,9 @@ impl Daemon {
         loop {
             let settled = all_settled(self.health.clone());
             tokio::select! {
+                // Whatever else ends or is told at the same time: a failed store is the cause, and is what is said.
+                biased;
+                reason = self.store.failed() => anyhow::bail!("the store failed: {reason}"),
                 () = settled, if !announced => {
                     announced = true;
                     notify(&[sd_notify::NotifyState::Ready]);
@@ -181,7 +183,6 @@ impl Daemon {
                 _ = interrupt.recv() => return Ok(()),
                 () = stop.cancelled() => return Ok(()),
                 _ = hangup.recv() => self.reload().await?,
-                reason = self.store.failed() => anyhow::bail!("the store failed: {reason}"),
                 Some(ended) = self.tasks.join_next() => return Err(fault(ended)),
                 Some(ended) = self.gateway.join_next() => return Err(fault(ended)),
                 _ = watchdog.tick() => notify(&[sd_notify::NotifyState::Watchdog]),

@@ -72,7 +72,13 @@ fn online(config: &Config) -> anyhow::Result<usize> {
         }
     };
     for mailbox in config.settings.mailboxes.values() {
-        let tls = Arc::new(tls::client_config(mailbox.ca.as_deref())?);
+        let tls = match tls::client_config(mailbox.ca.as_deref()) {
+            Ok(tls) => Arc::new(tls),
+            Err(error) => {
+                told(format!("mailbox {}, ca_file", mailbox.name), Err(error));
+                continue;
+            }
+        };
         let receiving = runtime.block_on(gateway::try_receiving(mailbox, &config.home, &tls));
         told(format!("mailbox {}, receiving", mailbox.name), receiving);
         let sending = runtime.block_on(gateway::try_sending(mailbox, &config.home, &tls));

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use crate::config::{Config, Problem};
 use crate::daemon;
-use crate::store::Store;
+use crate::store::{OpenError, OpenOptions, Store};
 
 /// The home that a command works on.
 #[derive(Debug)]
@@ -45,6 +45,14 @@ impl Home {
         Ok(Store::attach(&self.store_path()?)?)
     }
 
+    /// The store for a switch, which may be set before the first start: it is made then.
+    pub(super) fn store_for_switch(&self) -> anyhow::Result<Store> {
+        match Store::attach(&self.store_path()?) {
+            Err(OpenError::Missing(path)) => Ok(Store::open(path.as_ref(), OpenOptions::default())?),
+            other => Ok(other?),
+        }
+    }
+
     fn store_path(&self) -> anyhow::Result<PathBuf> {
         Config::store_path(&self.folder).map_err(|problem| anyhow::anyhow!("{problem}"))
     }
@@ -54,8 +62,8 @@ impl Home {
         let socket = daemon::socket_path(&self.store_path()?);
         let sender = UnixDatagram::unbound().context("no socket could be made")?;
         Ok(match sender.send_to(b"wake", &socket) {
-            Ok(_) => "done",
-            Err(_) => "written; no daemon is running, so it takes effect at the next start",
+            Ok(_) => "the daemon was told",
+            Err(_) => "no daemon is running, so it takes effect at the next start",
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::run::{OutboxError, Outcome, RunContext, RunStatus};
 use crate::store::{QueueOutgoing, Store, StoreError, WaitingLetter};
 
 /// Closes the run and queues what it has to say.
-pub(super) async fn deliver(store: &Store, job: &Job, letter: &WaitingLetter, finish: Finish) -> Result<(), StoreError> {
+pub(super) async fn deliver(store: &Store, job: &Job, letter: &WaitingLetter, finish: Finish) -> Result<Outcome, StoreError> {
     let context = &job.context;
     let Finish { steps, body, mut close, escalated } = finish;
     let mut outgoing = Vec::new();
@@ -36,7 +36,7 @@ pub(super) async fn deliver(store: &Store, job: &Job, letter: &WaitingLetter, fi
         letters = ids.len(),
         "run closed"
     );
-    Ok(())
+    Ok(close.outcome)
 }
 
 async fn reply(

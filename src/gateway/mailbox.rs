@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use super::parse::{ParseCaps, parse, stable_hash};
 use super::receive::{self, Alert, Health, Intake, Judge, RawLetter, Receiver, SentFolder, Timing};
 use super::send::{self, LookForSent, Sender};
 use crate::config::{Agent, Mailbox, Receive, Settings};
-use crate::events::Events;
+use crate::events::{Event, Events};
 use crate::run::EventKind;
 use crate::store::{Decide, Incoming, Store, StoreError};
 
@@ -71,7 +72,31 @@ impl MailboxGateway {
             Some(folder) => sender.looking_with(look_into(folder)),
             None => sender,
         };
-        send::serve(sender, stop).await;
+        let warm = sender.warm();
+        let mine = |event: &Event| event.data.get("mailbox").and_then(Value::as_str) == Some(self.mailbox.name.as_str());
+        // While the model thinks, the connection for its answer is opened (DESIGN 3).
+        let began = self.on_each(EventKind::RunStarted, |event| {
+            if event.is_none_or(mine) {
+                warm.notify_one()
+            }
+        });
+        tokio::select! {
+            () = send::serve(sender, stop) => {}
+            () = began => {}
+        }
+    }
+
+    /// Does something at each event of a kind, and once when events were lost. Never ends by itself.
+    async fn on_each(&self, kind: EventKind, act: impl Fn(Option<&Event>)) {
+        let mut events = self.events.subscribe();
+        loop {
+            match events.recv().await {
+                Ok(event) if event.kind == kind => act(Some(&event)),
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => act(None),
+                Err(RecvError::Closed) => return std::future::pending().await,
+            }
+        }
     }
 
     /// Keeps the Sent folder complete until told to stop, where there is one.
@@ -83,21 +108,10 @@ impl MailboxGateway {
             stop.cancelled().await;
             return Ok(());
         };
-        let mut sent = self.events.subscribe();
         let nudged = folder.clone();
-        let listening = async {
-            loop {
-                match sent.recv().await {
-                    Ok(event) if event.kind == EventKind::OutgoingSent => nudged.nudge(),
-                    Ok(_) => {}
-                    Err(RecvError::Lagged(_)) => nudged.nudge(),
-                    Err(RecvError::Closed) => return,
-                }
-            }
-        };
         tokio::select! {
-            done = folder.serve(self.store.clone(), stop.clone()) => done,
-            () = async { listening.await; stop.cancelled().await } => Ok(()),
+            done = folder.serve(self.store.clone(), stop) => done,
+            () = self.on_each(EventKind::OutgoingSent, |_| nudged.nudge()) => Ok(()),
         }
     }
 
@@ -107,8 +121,12 @@ impl MailboxGateway {
 
     /// Parses a letter and prepares its verdict.
     fn judge(&self) -> Judge {
-        let border =
-            Arc::new(Border { mailbox: self.mailbox.as_ref().clone(), agents: self.agents.clone(), limits: self.settings.limits.clone() });
+        let border = Arc::new(Border {
+            mailbox: self.mailbox.as_ref().clone(),
+            agents: self.agents.clone(),
+            limits: self.settings.limits.clone(),
+            install_id: self.store.install_id().to_owned(),
+        });
         let caps = ParseCaps::with_letter_bytes(self.settings.limits.letter_bytes);
         Arc::new(move |letter| judged(&border, &caps, letter))
     }
@@ -123,6 +141,7 @@ fn judged(border: &Arc<Border>, caps: &ParseCaps, letter: RawLetter) -> (Incomin
         mailbox: letter.mailbox,
         folder: letter.folder,
         position: letter.position,
+        follows: None,
         raw: letter.raw,
         received_at: letter.received_at,
     };

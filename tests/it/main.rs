@@ -14,6 +14,7 @@ mod answers_mail;
 mod answers_on_real_servers;
 mod keeps_customers_apart;
 mod obeys_the_operator;
+mod recovers_at_every_commit;
 mod refuses_machines;
 mod runs_tools;
 mod shop;

@@ -21,8 +21,8 @@ fn three_tools_run_at_once(wire: Wire) {
         shop.world.pipe(pipe);
     }
     shop.world.tool("first", "pure", "10s", "echo go > one; cat three; echo of the first");
-    shop.world.tool("second", "pure", "10s", "cat one > two; echo of the second");
-    shop.world.tool("third", "pure", "10s", "cat two > three; echo of the third");
+    shop.world.tool("second", "pure", "10s", "cat one; echo go > two; echo of the second");
+    shop.world.tool("third", "pure", "10s", "cat two; echo go > three; echo of the third");
     shop.world.grant(&["first", "second", "third"]);
     let daemon = shop.world.start();
     shop.hand_in(&shop.letter("three", "Look three things up."));
@@ -115,7 +115,7 @@ fn tools_that_fail_hang_or_return_far_too_much_leave_a_good_answer() {
     let Some(shop) = RealShop::open(&model) else { return };
     shop.world.tool("failing", "pure", "5s", "echo the register is closed >&2; exit 7");
     shop.world.tool("hanging", "pure", "1s", "sleep 600");
-    shop.world.tool("flooding", "pure", "5s", "head -c 5000000 /dev/zero | tr '\\\\0' x");
+    shop.world.tool("flooding", "pure", "5s", "head -c 5000000 /dev/zero | tr '\\0' x");
     shop.world.grant(&["failing", "hanging", "flooding"]);
     let daemon = shop.world.start();
     shop.hand_in(&shop.letter("bad-tools", "Try it all."));

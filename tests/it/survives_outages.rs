@@ -69,6 +69,7 @@ fn email_b4_a_changed_uidvalidity_answers_nothing_old_and_loses_nothing_new() {
     let Some(shop) = RealShop::open_with_own_servers(&model) else { return };
     shop.hand_in(&shop.letter("long-ago", "Before there was an agent."));
     shop.servers.inbox(&shop.agent).wait_for(1);
+    shop.servers.inbox(&shop.agent).make_older("10 minutes ago");
     let daemon = shop.world.start();
     shop.hand_in(&shop.letter("before", "Do you?"));
     shop.wait_for_answers(1);

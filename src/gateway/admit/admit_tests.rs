@@ -90,7 +90,7 @@ fn rules() -> Border {
     };
     let agents = [agent("sundae", &["sundae@shop.example"]), agent("cakes", &["sundae+cakes@shop.example", "cakes@shop.example"])];
     let agents = agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
-    Border { mailbox, agents, limits: limits() }
+    Border { mailbox, agents, limits: limits(), install_id: "ours".to_owned() }
 }
 
 /// The mailbox `shop` with the agents sundae and cakes.

@@ -24,7 +24,7 @@ pub use maildir::{Arrived, Maildir};
 pub use model_server::{Asked, ModelServer, Said, Wire};
 pub use model_wires::examine;
 pub use real_shop::{RealShop, TRUSTED_RECEIVER};
-use watch::{Watch, until};
+pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
 pub fn is_long() -> bool {
