@@ -66,17 +66,25 @@ impl Dispatch<'_> {
             if round.finished.contains_key(&position) {
                 continue;
             }
+            // Its intent is written only when nothing stands before it any more: until then it has surely not run.
+            let alone = !self.is_repeatable(call);
+            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
+            }
             let Some(ready) = self.admit(journal, &round, position, call) else { continue };
-            if !ready.tool.spec().effect.is_repeatable() {
-                let before = std::mem::take(&mut batch);
-                if !self.perform(journal, before).await? || !self.perform(journal, vec![ready]).await? {
-                    return Ok(false);
-                }
-            } else {
-                batch.push(ready);
+            batch.push(ready);
+            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
             }
         }
         self.perform(journal, batch).await
+    }
+
+    fn is_repeatable(&self, call: &ToolCall) -> bool {
+        match self.job.tools.resolve(call) {
+            Resolved::Ready { tool, .. } => tool.spec().effect.is_repeatable(),
+            Resolved::Invalid { .. } => true,
+        }
     }
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
