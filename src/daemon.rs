@@ -171,6 +171,9 @@ impl Daemon {
         loop {
             let settled = all_settled(self.health.clone());
             tokio::select! {
+                // Whatever else ends or is told at the same time: a failed store is the cause, and is what is said.
+                biased;
+                reason = self.store.failed() => anyhow::bail!("the store failed: {reason}"),
                 () = settled, if !announced => {
                     announced = true;
                     notify(&[sd_notify::NotifyState::Ready]);
@@ -184,7 +187,6 @@ impl Daemon {
                 _ = interrupt.recv() => return Ok(()),
                 () = stop.cancelled() => return Ok(()),
                 _ = hangup.recv() => self.reload().await?,
-                reason = self.store.failed() => anyhow::bail!("the store failed: {reason}"),
                 Some(ended) = self.tasks.join_next() => return Err(fault(ended)),
                 Some(ended) = self.gateway.join_next() => return Err(fault(ended)),
                 _ = watchdog.tick() => notify(&[sd_notify::NotifyState::Watchdog]),

@@ -10,11 +10,13 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinSet};
 
+use super::at_work::AtWork;
 use super::deliver::deliver;
 use super::job::{Unready, agent_of, job_of, opening_of, party_of};
 use super::{CurrentSnapshot, Snapshot};
 use crate::events::Events;
-use crate::harness::{Ended, Harness, Job, Stop, Transcript};
+use crate::harness::{Cancelled, Ended, Harness, Job, Stop, Transcript};
+use crate::inference::{ErrorKind, ModelError};
 use crate::run::{Door, EventKind, Outcome, RunId, RunStatus, ThreadId};
 use crate::store::{Close, InterruptedRun, NewRun, Store, StoreError, Verdict, WaitingLetter};
 
@@ -46,6 +48,7 @@ pub struct Reactive {
     harness: Harness,
     events: Events,
     current: CurrentSnapshot,
+    at_work: AtWork,
     /// Told of what a person has to look at: key, subject, text.
     alert: Alert,
 }
@@ -93,7 +96,7 @@ impl Reactive {
     /// A door over this store.
     pub fn new(store: Store, events: Events, current: CurrentSnapshot, alert: Alert) -> Reactive {
         let harness = Harness::new(store.clone(), events.clone());
-        Reactive { store, harness, events, current, alert }
+        Reactive { store, harness, events, current, at_work: AtWork::default(), alert }
     }
 
     /// Works until it is told to stop: first what an earlier daemon left unfinished, then letters as they
@@ -115,6 +118,7 @@ impl Reactive {
             // Registered before the table is read: a letter stored in between wakes us.
             let woken = self.store.letters_waiting().notified();
             self.claim(&mut crew, &stop).await?;
+            self.end_cancelled()?;
             tokio::select! {
                 () = woken => {}
                 Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
@@ -217,10 +221,13 @@ impl Reactive {
         let snapshot = self.current.load();
         let now = Utc::now();
         let run = RunId::mint(now, super::random());
+        let stop = &stop.for_run();
+        let _present = self.at_work.enter(&run, stop);
         match self.open(&snapshot, &letter, run, now).await {
             Ok(Some((job, transcript))) => {
                 let ended = self.harness.run(&job, transcript, stop).await;
-                self.see_to_the_end(job, letter, ended, slot, stop).await
+                let give_up_at = give_up_at(&job, now);
+                self.see_to_the_end(job, letter, ended, slot, (stop, give_up_at)).await
             }
             Ok(None) => Ok(()),
             Err(Refused::Store(error)) => Err(error),
@@ -277,8 +284,9 @@ impl Reactive {
             return self.give_up(&run, "its letter is gone").await;
         };
         if self.store.note_run_attempt(&run.id).await? > QUARANTINE_AFTER {
-            self.give_up(&run, POISON).await?;
-            return self.put_away(&letter).await;
+            // The letter first: once its run has ended, no start comes back to it.
+            self.put_away(&letter).await?;
+            return self.fail(&run, POISON).await;
         }
         let steps = self.store.replay(&run.id).await?;
         let Some(transcript) = Transcript::fold(steps) else {
@@ -292,8 +300,13 @@ impl Reactive {
             Err(why) => return self.give_up(&run, &why.to_string()).await,
         };
         tracing::info!(run = run.id.as_str(), letter = letter.id.0, attempts = run.attempts, "run resumed");
+        let stop = &stop.for_run();
+        let _present = self.at_work.enter(&run.id, stop);
+        // Wished for while no daemon was there to do it.
+        self.end_cancelled()?;
         let ended = self.harness.resume(&job, transcript, stop).await;
-        self.see_to_the_end(job, letter, ended, slot, stop).await
+        let give_up_at = give_up_at(&job, run.started_at);
+        self.see_to_the_end(job, letter, ended, slot, (stop, give_up_at)).await
     }
 
     async fn put_away(&self, letter: &WaitingLetter) -> Result<(), StoreError> {
@@ -310,6 +323,16 @@ impl Reactive {
     }
 
     async fn give_up(&self, run: &InterruptedRun, why: &str) -> Result<(), StoreError> {
+        self.fail(run, why).await?;
+        (self.alert)(
+            format!("run:{}", run.id),
+            "[dutiful] a run was given up".to_owned(),
+            format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id),
+        );
+        Ok(())
+    }
+
+    async fn fail(&self, run: &InterruptedRun, why: &str) -> Result<(), StoreError> {
         let close = Close {
             status: RunStatus::Failed,
             outcome: Outcome::Failed,
@@ -320,11 +343,6 @@ impl Reactive {
         };
         let steps = vec![crate::store::Step::Closed(close.clone())];
         self.store.close_run(&run.id, steps, close, Vec::new(), None).await?;
-        (self.alert)(
-            format!("run:{}", run.id),
-            "[dutiful] a run was given up".to_owned(),
-            format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id),
-        );
         Ok(())
     }
 
@@ -332,17 +350,18 @@ impl Reactive {
     /// and goes on from the journal.
     async fn see_to_the_end(
         &self,
-        job: Job,
+        mut job: Job,
         letter: WaitingLetter,
         mut ended: Ended,
         mut slot: Slot,
-        stop: &Stop,
+        (stop, give_up_at): (&Stop, DateTime<Utc>),
     ) -> Result<(), StoreError> {
         let mut pause = MODEL_PAUSE;
-        let give_up_at = Utc::now() + job.context.settings.limits.queue_age;
         loop {
+            let mut away = false;
             let wait = match ended {
                 Ended::Stopped => return Ok(()),
+                Ended::Cancelled(cancelled) => return self.cancelled(&job, *cancelled).await,
                 Ended::Finished(finish) => match deliver(&self.store, &job, &letter, *finish).await {
                     Err(StoreError::Retry(_)) => STORE_PAUSE,
                     Err(error) => return Err(error),
@@ -355,29 +374,65 @@ impl Reactive {
                 Ended::Broken(StoreError::Retry(_)) => STORE_PAUSE,
                 Ended::Broken(error) => return Err(error),
                 Ended::Unavailable(error) => {
-                    self.model_is_away(&job, &error.to_string());
-                    let wait = error.retry_after.unwrap_or(pause).max(pause);
+                    away = true;
+                    self.model_is_away(&job, &error);
+                    let left = (give_up_at - Utc::now()).to_std().unwrap_or_default();
+                    let wait = if is_misconfigured(error.kind) { LONGEST_PAUSE } else { error.retry_after.unwrap_or(pause).max(pause) };
                     pause = (pause * 2).min(LONGEST_PAUSE);
-                    wait
+                    wait.min(left)
                 }
             };
             slot.give_back();
+            let reloaded = self.current.changed();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                // The key may be right now: the run goes on with the model as it is configured by then.
+                () = reloaded, if away => {}
+                () = stop.cancelled.cancelled() => {}
                 () = stop.draining.cancelled() => return Ok(()),
             }
-            slot.take_again().await;
             let Some(transcript) = Transcript::fold(self.store.replay(&job.context.run).await?) else { return Ok(()) };
-            ended = if Utc::now() >= give_up_at {
+            ended = if stop.cancelled.is_cancelled() {
+                self.harness.cancel(&job, transcript)
+            } else if away && Utc::now() >= give_up_at {
                 self.harness.without_model(&job, transcript)
             } else {
+                slot.take_again().await;
+                job.model = self.current.load().models.get(&job.context.agent.model).unwrap_or(job.model);
                 self.harness.resume(&job, transcript, stop).await
             };
         }
     }
 
-    fn model_is_away(&self, job: &Job, error: &str) {
+    /// The operator ended the run: no letter goes out (harness K4).
+    async fn cancelled(&self, job: &Job, cancelled: Cancelled) -> Result<(), StoreError> {
+        let run = &job.context.run;
+        self.store.close_run(run, cancelled.steps, cancelled.close, Vec::new(), None).await?;
+        self.events.emit(Some(run), EventKind::RunCancelled, json!({}));
+        tracing::info!(run = run.as_str(), "run cancelled by the operator");
+        Ok(())
+    }
+
+    /// Tells the runs that the operator wants ended (harness K1).
+    fn end_cancelled(&self) -> Result<(), StoreError> {
+        match self.store.runs_to_cancel() {
+            Ok(runs) => {
+                for run in runs {
+                    self.at_work.end(&run);
+                }
+                Ok(())
+            }
+            Err(StoreError::Retry(reason)) => {
+                tracing::warn!(reason, "the store is busy; cancelled runs go on for now");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn model_is_away(&self, job: &Job, error: &ModelError) {
         let model = job.model.name();
+        self.events.emit(Some(&job.context.run), EventKind::RunPaused, json!({ "model": model, "error": error.kind.as_str() }));
         (self.alert)(
             format!("model:{model}"),
             format!("[dutiful] the model {model} does not answer"),
@@ -392,6 +447,17 @@ impl Reactive {
             format!("The letter {} to {} {what}.\n\n`dutiful letter {}`\n", letter.id, letter.agent, letter.id),
         );
     }
+}
+
+/// Whether a person has to put the model right first: it is asked seldom until then (harness F9).
+fn is_misconfigured(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Auth | ErrorKind::Permission | ErrorKind::QuotaExhausted)
+}
+
+/// Until when a run that began then waits for its model; after that the fallback reply goes out.
+fn give_up_at(job: &Job, started_at: DateTime<Utc>) -> DateTime<Utc> {
+    let queue_age = chrono::TimeDelta::from_std(job.context.settings.limits.queue_age).unwrap_or(chrono::TimeDelta::MAX);
+    started_at.checked_add_signed(queue_age).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 /// Why a letter got no run.

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, RwLock};
 
+use tokio::sync::Notify;
+
 use crate::config::Config;
 use crate::inference::Models;
 use crate::run::Outbox;
@@ -22,22 +24,31 @@ pub struct Snapshot {
 
 /// The snapshot that new runs begin with; a reload replaces it whole.
 #[derive(Debug, Clone)]
-pub struct CurrentSnapshot(Arc<RwLock<Arc<Snapshot>>>);
+pub struct CurrentSnapshot {
+    now: Arc<RwLock<Arc<Snapshot>>>,
+    changed: Arc<Notify>,
+}
 
 impl CurrentSnapshot {
     /// Begins with this one.
     pub fn new(snapshot: Arc<Snapshot>) -> CurrentSnapshot {
-        CurrentSnapshot(Arc::new(RwLock::new(snapshot)))
+        CurrentSnapshot { now: Arc::new(RwLock::new(snapshot)), changed: Arc::new(Notify::new()) }
     }
 
     /// The snapshot of this moment.
     pub fn load(&self) -> Arc<Snapshot> {
         // The lock guards one pointer: a holder that panicked left it whole.
-        Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+        Arc::clone(&self.now.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// From now on.
     pub fn replace(&self, snapshot: Arc<Snapshot>) {
-        *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = snapshot;
+        *self.now.write().unwrap_or_else(std::sync::PoisonError::into_inner) = snapshot;
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves with the next replacement; calls to [`CurrentSnapshot::replace`] count from this call on.
+    pub fn changed(&self) -> impl Future<Output = ()> + use<> {
+        Arc::clone(&self.changed).notified_owned()
     }
 }

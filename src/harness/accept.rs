@@ -17,6 +17,9 @@ pub(super) enum Fate {
     },
 }
 
+/// Why a cut call was discarded.
+pub(super) const CUT_OFF: &str = "tool call cut off";
+
 const CUT_CALL: &str = "Your tool request was cut off at the output limit and discarded. Make one smaller request, or answer without it.";
 const EMPTY: &str = "Your last answer was empty. Write the reply to the customer now.";
 
@@ -28,7 +31,7 @@ pub(super) fn fate(purpose: Purpose, reply: &Reply, discards: u32) -> Fate {
         // No tools of a refused answer run; its text may be cut by a filter (harness S5).
         StopReason::Refusal => Fate::Keep,
         // A truncated answer runs no tools, not even the calls that parse (harness, point 2).
-        StopReason::MaxTokens | StopReason::ContextFull if has_calls => Fate::Discard { reason: "tool call cut off", note: Some(CUT_CALL) },
+        StopReason::MaxTokens | StopReason::ContextFull if has_calls => Fate::Discard { reason: CUT_OFF, note: Some(CUT_CALL) },
         StopReason::PauseTurn if purpose == Purpose::Round => Fate::Keep,
         _ if has_calls && purpose == Purpose::Closing => Fate::Discard { reason: "tool call in the closing call", note: None },
         _ if has_calls || has_text => Fate::Keep,

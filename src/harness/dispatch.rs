@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::job::{Job, Stop};
 use super::journal::Journal;
-use super::transcript::{Intent, ROUND_RESULT_BYTES, Round, result_id};
+use super::transcript::{Intent, Round, result_id};
 use crate::chat::{ToolCall, ToolResult};
 use crate::events::Events;
 use crate::run::EventKind;
@@ -66,17 +66,25 @@ impl Dispatch<'_> {
             if round.finished.contains_key(&position) {
                 continue;
             }
+            // Its intent is written only when nothing stands before it any more: until then it has surely not run.
+            let alone = !self.is_repeatable(call);
+            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
+            }
             let Some(ready) = self.admit(journal, &round, position, call) else { continue };
-            if !ready.tool.spec().effect.is_repeatable() {
-                let before = std::mem::take(&mut batch);
-                if !self.perform(journal, before).await? || !self.perform(journal, vec![ready]).await? {
-                    return Ok(false);
-                }
-            } else {
-                batch.push(ready);
+            batch.push(ready);
+            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+                return Ok(false);
             }
         }
         self.perform(journal, batch).await
+    }
+
+    fn is_repeatable(&self, call: &ToolCall) -> bool {
+        match self.job.tools.resolve(call) {
+            Resolved::Ready { tool, .. } => tool.spec().effect.is_repeatable(),
+            Resolved::Invalid { .. } => true,
+        }
     }
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
@@ -147,7 +155,7 @@ impl Dispatch<'_> {
     }
 
     fn refuse(&self, journal: &mut Journal<'_>, round: u32, position: u32, call: ToolCall, (status, text): (ToolStatus, String)) {
-        self.events.emit(Some(&self.job.context.run), EventKind::ToolSkipped, json!({ "tool": call.name.0, "status": status.as_str() }));
+        self.events.emit(Some(&self.job.context.run), status.event(), json!({ "tool": call.name.0, "status": status.as_str() }));
         let result = ToolResult { call: call.id.clone(), text, is_error: true };
         journal.push(Step::ToolFinished { round, position, call, result, status });
     }
@@ -180,6 +188,7 @@ impl Dispatch<'_> {
                 joined = running.join_next_with_id() => joined,
                 // What may be run again is dropped at once; what has effects is awaited (harness K2).
                 () = self.stop.aborting.cancelled(), if !effects => return Ok(false),
+                () = self.stop.cancelled.cancelled() => return Ok(false),
             };
             let done = match joined {
                 Some(Ok((_, done))) => done,
@@ -204,13 +213,13 @@ impl Dispatch<'_> {
         let bounded = bound(&done.result.text, self.limit_of(&done.call), &id);
         // What the sum over the round may still cut must be readable too (harness B4, B7).
         let calls = journal.transcript().round().map_or(1, |round| round.calls.len().max(1));
-        if bounded.cut || bounded.text.len() > ROUND_RESULT_BYTES / calls {
+        let share = usize::try_from(journal.transcript().round_result_bytes()).unwrap_or(usize::MAX) / calls;
+        if bounded.cut || bounded.text.len() > share {
             let whole = std::mem::take(&mut done.result.text);
             self.store.keep_result(run, &id, whole).await?;
         }
         done.result.text = bounded.text;
-        let kind = if done.status == ToolStatus::Completed { EventKind::ToolCompleted } else { EventKind::ToolFailed };
-        self.events.emit(Some(run), kind, json!({ "tool": name, "bytes": done.result.text.len() }));
+        self.events.emit(Some(run), done.status.event(), json!({ "tool": name, "bytes": done.result.text.len() }));
         journal.push(Step::ToolFinished { round, position: done.position, call: done.call, result: done.result, status: done.status });
         if let Some(reason) = done.escalate {
             journal.push(Step::Escalated { reason });

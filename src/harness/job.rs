@@ -37,6 +37,15 @@ pub struct Stop {
     pub draining: CancellationToken,
     /// Abort what has no effect: model calls and pure tools.
     pub aborting: CancellationToken,
+    /// The operator ends the run (harness K1).
+    pub cancelled: CancellationToken,
+}
+
+impl Stop {
+    /// The same for one run, which can also be ended alone: its tokens are children of these.
+    pub fn for_run(&self) -> Stop {
+        Stop { draining: self.draining.child_token(), aborting: self.aborting.child_token(), cancelled: self.cancelled.child_token() }
+    }
 }
 
 impl Job {

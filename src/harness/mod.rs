@@ -2,6 +2,7 @@
 //! job and a journal, and nothing of where the job came from or where its text goes.
 
 mod accept;
+mod cancel;
 mod dispatch;
 mod job;
 mod journal;
@@ -9,6 +10,10 @@ mod reply;
 mod run;
 mod transcript;
 
+pub use cancel::Cancelled;
 pub use job::{Job, Stop};
 pub use run::{Ended, Finish, Harness};
 pub use transcript::Transcript;
+
+#[cfg(test)]
+mod tests;

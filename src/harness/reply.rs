@@ -34,6 +34,9 @@ pub(super) fn choose(transcript: &Transcript, context: &RunContext) -> Ready {
             _ => {}
         }
     }
+    if transcript.failure().is_some_and(super::transcript::Failure::is_refusal) {
+        return fallback(Outcome::Refused);
+    }
     // `return_last` is "the last text as it is", a preamble included: what the operator asked for.
     let earlier = if agent.has_closing_call() { transcript.plain_text() } else { transcript.latest_text() };
     match earlier {

@@ -8,15 +8,16 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use super::accept::{Fate, fate, without_calls};
+use super::cancel::{Cancelled, cancel};
 use super::dispatch;
 use super::job::{Job, Stop};
 use super::journal::Journal;
 use super::reply::choose;
-use super::transcript::{Next, Transcript};
+use super::transcript::{Next, Transcript, round_result_bytes};
 use crate::chat::StopReason;
 use crate::context::Assembled;
 use crate::events::Events;
-use crate::inference::{Completed, ErrorKind, ModelError, ModelEvent, Phase, Request};
+use crate::inference::{Completed, ErrorKind, ModelError, ModelEvent, Phase, Request, Unanswered};
 use crate::run::EventKind;
 use crate::run::{Outcome, RunStatus};
 use crate::store::{Close, Opened, Purpose, Step, Store, StoreError};
@@ -45,6 +46,8 @@ pub enum Ended {
     Unavailable(ModelError),
     /// Told to stop at a step boundary; the journal suffices to go on.
     Stopped,
+    /// The operator ended it: there is no reply.
+    Cancelled(Box<Cancelled>),
     /// The store took no more steps.
     Broken(StoreError),
 }
@@ -60,6 +63,13 @@ pub struct Finish {
     pub close: Close,
     /// Why the thread goes to the operator, when it does.
     pub escalated: Option<String>,
+}
+
+/// Why there are no more turns.
+enum Left {
+    Decided,
+    Unavailable(ModelError),
+    Stopped,
 }
 
 /// What one model call came to.
@@ -84,6 +94,7 @@ impl Harness {
             party: job.context.party.as_ref().clone(),
             contributions: assembled.contributions,
             nonce,
+            round_result_bytes: round_result_bytes(job.model.context_window()),
             config_hash,
         };
         let opened = Step::Opened(Box::new(opened));
@@ -97,10 +108,20 @@ impl Harness {
     pub async fn run(&self, job: &Job, transcript: Transcript, stop: &Stop) -> Ended {
         let mut journal = Journal::new(&self.store, &job.context.run, transcript);
         match self.turns(job, &mut journal, stop).await {
-            Ok(None) => Ended::Finished(Box::new(finish(job, journal))),
-            Ok(Some(ended)) => ended,
+            Ok(Left::Decided) => Ended::Finished(Box::new(finish(job, journal))),
+            Ok(_) if stop.cancelled.is_cancelled() => Ended::Cancelled(Box::new(cancel(journal))),
+            Ok(left) => match (journal.flush().await, left) {
+                (Ok(()), Left::Unavailable(error)) => Ended::Unavailable(error),
+                (Ok(()), _) => Ended::Stopped,
+                (Err(error), _) => Ended::Broken(error),
+            },
             Err(error) => Ended::Broken(error),
         }
+    }
+
+    /// Ends a run that only waits.
+    pub fn cancel(&self, job: &Job, transcript: Transcript) -> Ended {
+        Ended::Cancelled(Box::new(cancel(Journal::new(&self.store, &job.context.run, transcript))))
     }
 
     /// Goes on with a run that stopped anywhere: after a crash, or when a model answers again. The
@@ -117,31 +138,26 @@ impl Harness {
         Ended::Finished(Box::new(finish(job, Journal::new(&self.store, &job.context.run, transcript))))
     }
 
-    /// Rounds until the reply can be decided; none means that it can.
-    async fn turns(&self, job: &Job, journal: &mut Journal<'_>, stop: &Stop) -> Result<Option<Ended>, StoreError> {
+    /// Rounds until the reply can be decided, or until there is a reason to leave.
+    async fn turns(&self, job: &Job, journal: &mut Journal<'_>, stop: &Stop) -> Result<Left, StoreError> {
         let deadline = Instant::now() + job.run_time();
         loop {
-            if stop.draining.is_cancelled() {
-                journal.flush().await?;
-                return Ok(Some(Ended::Stopped));
+            if stop.draining.is_cancelled() || stop.cancelled.is_cancelled() {
+                return Ok(Left::Stopped);
             }
             match journal.transcript().next(job.bounds(Instant::now() >= deadline)) {
-                Next::Finish => return Ok(None),
+                Next::Finish => return Ok(Left::Decided),
                 Next::Notice => journal.push(Step::Noted { text: CIRCLING.to_owned() }),
                 Next::Dispatch => {
                     let dispatch = dispatch::Dispatch { job, store: &self.store, events: &self.events, stop, deadline };
                     if !dispatch.run(journal).await? {
-                        return Ok(Some(Ended::Stopped));
+                        return Ok(Left::Stopped);
                     }
                 }
                 Next::Ask(purpose) => match self.ask(job, journal, purpose, (stop, deadline)).await? {
-                    Asked::Answered => {}
-                    Asked::Stopped => return Ok(Some(Ended::Stopped)),
-                    Asked::Failed(error) if is_outage(error.kind) => {
-                        journal.flush().await?;
-                        return Ok(Some(Ended::Unavailable(error)));
-                    }
-                    Asked::Failed(_) => return Ok(None),
+                    Asked::Stopped => return Ok(Left::Stopped),
+                    Asked::Failed(error) if is_outage(error.kind) => return Ok(Left::Unavailable(error)),
+                    Asked::Answered | Asked::Failed(_) => {}
                 },
             }
         }
@@ -173,9 +189,9 @@ impl Harness {
             answer = Box::pin(job.model.complete(&request, &watch)) => answer,
             () = stop.aborting.cancelled() => {
                 // Nothing happened yet: the call is simply made again (harness K2, J8).
-                journal.flush().await?;
                 return Ok(Asked::Stopped);
             }
+            () = stop.cancelled.cancelled() => return Ok(Asked::Stopped),
             () = tokio::time::sleep_until(deadline.max(Instant::now() + LAST_WORD)) => Err(out_of_time()),
         };
         match answer {
@@ -183,14 +199,15 @@ impl Harness {
                 self.judge(journal, run, purpose, completed);
                 Ok(Asked::Answered)
             }
-            Err(error) => {
+            Err(Unanswered { error, attempts, cost }) => {
                 self.events.emit(Some(run), EventKind::ModelFailed, json!({ "error": error.kind.as_str() }));
                 tracing::warn!(run = run.as_str(), error = error.kind.as_str(), status = error.status, "the model gave no answer");
                 journal.push(Step::ModelFailed {
                     purpose,
                     error: error.kind.as_str().to_owned(),
                     message: error.message.clone(),
-                    attempts: 0,
+                    attempts,
+                    cost,
                 });
                 Ok(Asked::Failed(error))
             }
@@ -217,15 +234,16 @@ impl Harness {
     }
 }
 
-fn out_of_time() -> ModelError {
-    ModelError {
+fn out_of_time() -> Unanswered {
+    let error = ModelError {
         kind: ErrorKind::Cancelled,
         status: None,
         message: "the run's time is over (limit run_time)".to_owned(),
         retry_after: None,
         request_id: None,
         phase: Phase::MidStream,
-    }
+    };
+    Unanswered { error, attempts: 1, cost: 0 }
 }
 
 /// Whether waiting helps: the letter stays queued, the customer hears nothing of it (harness F6, F9).

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
+use super::accept::CUT_OFF;
 use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage, untrusted};
+use crate::inference::ErrorKind;
 use crate::run::{Outcome, Party};
 use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
 use crate::tools::{Whole, bound_round};
@@ -13,8 +15,19 @@ use crate::tools::{Whole, bound_round};
 /// How often one and the same failing call is repeated before the model is told (harness L6).
 const REPEATS_BEFORE_NOTICE: u32 = 3;
 
-/// Bytes that all results of one round may have together (harness B7).
-pub(super) const ROUND_RESULT_BYTES: usize = 200 * 1024;
+/// How often a vendor that pauses gets its own content back (harness S6).
+const PAUSES: u32 = 3;
+
+/// Calls cut off in a row after which no more tools are offered (harness X1).
+const CUT_CALLS: u32 = 2;
+
+/// Bytes that all results of one round may have together, at most (harness B7).
+const ROUND_RESULT_BYTES: u64 = 200 * 1024;
+
+/// How many there are for a model with this context window: a quarter of it, a token taken as 3.2 bytes.
+pub(super) fn round_result_bytes(context_window: u32) -> u64 {
+    (u64::from(context_window) * 4 / 5).clamp(4096, ROUND_RESULT_BYTES)
+}
 
 /// The id under which a call's whole result is kept for `read_result`.
 pub(super) fn result_id(round: u32, position: u32) -> String {
@@ -32,6 +45,7 @@ pub struct Transcript {
     calls: u32,
     asked: Option<Purpose>,
     discards: u32,
+    cut_calls: u32,
     pauses: u32,
     closing: Closing,
     plain_text: Option<String>,
@@ -125,7 +139,10 @@ pub(super) struct Bounds {
 #[derive(Debug, Clone, Default)]
 struct Repeats {
     last: Option<(String, String, String)>,
+    /// The same call failed the same way, so often in a row.
     same: u32,
+    /// Rounds in a row of which no call could run.
+    barren: u32,
     noticed: bool,
 }
 
@@ -152,6 +169,7 @@ impl Transcript {
             calls: 0,
             asked: None,
             discards: 0,
+            cut_calls: 0,
             pauses: 0,
             closing: Closing::NotYet,
             plain_text: None,
@@ -178,22 +196,24 @@ impl Transcript {
                     self.close_rounds();
                 }
             }
-            Step::ModelResponded { reply, cost, .. } => {
+            Step::ModelResponded { purpose, reply, cost, .. } => {
                 self.bill(&reply.usage, *cost);
-                self.respond(reply);
+                self.respond(*purpose, reply);
             }
-            Step::ModelDiscarded { reply, cost, .. } => {
+            Step::ModelDiscarded { reason, reply, cost, .. } => {
                 self.bill(&reply.usage, *cost);
                 self.asked = None;
                 self.discards += 1;
+                self.cut_calls = if reason == CUT_OFF { self.cut_calls + 1 } else { 0 };
             }
-            Step::ModelFailed { error, message, .. } => {
+            Step::ModelFailed { error, message, cost, .. } => {
+                self.bill(&Usage::default(), *cost);
                 self.asked = None;
                 self.failure = Some(Failure { error: error.clone(), message: message.clone() });
             }
             Step::Noted { text } => {
                 self.notes.push(text.clone());
-                self.repeats.noticed |= self.repeats.same >= REPEATS_BEFORE_NOTICE;
+                self.repeats.noticed |= self.repeats.most() >= REPEATS_BEFORE_NOTICE;
             }
             Step::ToolIntended { position, call, effect, effect_key, .. } => {
                 if let Some(round) = &mut self.round {
@@ -220,9 +240,10 @@ impl Transcript {
         self.cost = self.cost.saturating_add(cost);
     }
 
-    fn respond(&mut self, reply: &Reply) {
+    fn respond(&mut self, purpose: Purpose, reply: &Reply) {
         self.asked = None;
         self.discards = 0;
+        self.cut_calls = 0;
         self.notes.clear();
         let text = reply.message.text().trim().to_owned();
         let calls: Vec<ToolCall> = reply.message.calls().into_iter().cloned().collect();
@@ -230,7 +251,7 @@ impl Transcript {
         if !text.is_empty() {
             self.latest_text = Some(text.clone());
         }
-        if reply.stop == StopReason::PauseTurn {
+        if reply.stop == StopReason::PauseTurn && purpose == Purpose::Round && calls.is_empty() && self.pauses < PAUSES {
             self.pauses += 1;
             return;
         }
@@ -253,13 +274,14 @@ impl Transcript {
         if round.finished.len() < round.calls.len() {
             return;
         }
+        self.repeats.note_round(round.intended.is_empty());
         // Results go in call order, whatever the order of completion (harness T2); together they are bounded
         // once more (B7).
         let ids: Vec<String> = round.finished.keys().map(|position| result_id(round.number, *position)).collect();
         let whole: Vec<Whole<'_>> = (round.finished.values().zip(&ids))
             .map(|(result, id)| Whole { text: &result.text, limit: usize::MAX, result_id: id })
             .collect();
-        let bounded = bound_round(&whole, ROUND_RESULT_BYTES);
+        let bounded = bound_round(&whole, usize::try_from(self.opened.round_result_bytes).unwrap_or(usize::MAX));
         let shown = round.finished.iter().zip(bounded).map(|((position, result), bounded)| {
             // What a tool said is data; what the harness says about a call that did not run is not (T7).
             let text = match round.intended.get(position) {
@@ -290,6 +312,7 @@ impl Transcript {
         if self.closing == Closing::NotYet {
             self.closing = Closing::Wanted;
             self.discards = 0;
+            self.cut_calls = 0;
             self.notes.clear();
         }
     }
@@ -302,7 +325,10 @@ impl Transcript {
         if self.round.is_some() {
             return Next::Dispatch;
         }
-        if self.answer.is_some() || self.failure.is_some() || self.pauses > 3 {
+        // A round that took all the time that there was leaves room for one last word.
+        let last_word = bounds.closing_call && self.closing == Closing::NotYet;
+        let failed = self.failure.as_ref().is_some_and(|failure| !(failure.is_out_of_time() && last_word));
+        if self.answer.is_some() || failed {
             return Next::Finish;
         }
         if self.closing == Closing::Wanted {
@@ -310,15 +336,16 @@ impl Transcript {
             return if self.discards >= 2 || bounds.out_of_time { Next::Finish } else { Next::Ask(Purpose::Closing) };
         }
         // Once unchanged, once nudged, then the fallback (harness E1).
-        if self.discards >= 3 {
+        if self.discards >= 3 && self.cut_calls == 0 {
             return Next::Finish;
         }
         let spent = bounds.run_tokens.is_some_and(|most| self.usage.input_total() + self.usage.output >= most);
-        let circling = self.repeats.noticed && self.repeats.same > REPEATS_BEFORE_NOTICE;
-        if self.rounds >= bounds.max_tool_turns || spent || circling || bounds.out_of_time {
+        let circling = self.repeats.noticed && self.repeats.most() > REPEATS_BEFORE_NOTICE;
+        let cut = self.cut_calls >= CUT_CALLS;
+        if self.rounds >= bounds.max_tool_turns || spent || circling || cut || bounds.out_of_time || self.failure.is_some() {
             return if bounds.closing_call { Next::Ask(Purpose::Closing) } else { Next::Finish };
         }
-        if self.repeats.same >= REPEATS_BEFORE_NOTICE && !self.repeats.noticed {
+        if self.repeats.most() >= REPEATS_BEFORE_NOTICE && !self.repeats.noticed {
             return Next::Notice;
         }
         Next::Ask(Purpose::Round)
@@ -352,6 +379,11 @@ impl Transcript {
     /// Rounds so far.
     pub(super) fn rounds(&self) -> u32 {
         self.rounds
+    }
+
+    /// Bytes that all results of one round may have together.
+    pub(super) fn round_result_bytes(&self) -> u64 {
+        self.opened.round_result_bytes
     }
 
     /// Calls of earlier rounds and of this one.
@@ -437,7 +469,27 @@ fn derived(nonce: &str, round: u32, position: u32) -> String {
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
+impl Failure {
+    /// The run's own clock ended the call.
+    pub(super) fn is_out_of_time(&self) -> bool {
+        self.error == ErrorKind::Cancelled.as_str()
+    }
+
+    /// A filter took the answer: that is a refusal (harness S5).
+    pub(super) fn is_refusal(&self) -> bool {
+        self.error == ErrorKind::ContentFiltered.as_str()
+    }
+}
+
 impl Repeats {
+    fn most(&self) -> u32 {
+        self.same.max(self.barren)
+    }
+
+    fn note_round(&mut self, barren: bool) {
+        self.barren = if barren { self.barren + 1 } else { 0 };
+    }
+
     fn note(&mut self, call: &ToolCall, result: &ToolResult, status: ToolStatus) {
         if status == ToolStatus::Completed {
             *self = Repeats::default();

@@ -13,6 +13,6 @@ mod request;
 mod retry;
 mod script;
 
-pub use models::{Completed, Model, Models};
+pub use models::{Completed, Model, Models, Unanswered};
 pub use provider::{ErrorKind, ModelError, ModelEvent, Phase, Provider};
 pub use request::{Request, ToolChoice};

@@ -56,6 +56,18 @@ pub struct Completed {
     pub headers: Map<String, Value>,
 }
 
+/// A call that no attempt got an answer to.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{error}")]
+pub struct Unanswered {
+    /// The last attempt's error.
+    pub error: ModelError,
+    /// Attempts, those at fallback models included.
+    pub attempts: u32,
+    /// Millionths: what the failed attempts are billed for all the same (harness U3).
+    pub cost: u64,
+}
+
 /// What the attempts of one call have used up.
 #[derive(Debug, Default)]
 struct Spent {
@@ -145,8 +157,8 @@ impl Model {
     /// `watch` sees every event as it comes; a `Started` after others says that all before it is void.
     ///
     /// # Errors
-    /// The last attempt's error.
-    pub async fn complete(&self, request: &Request, watch: &(dyn Fn(&ModelEvent) + Send + Sync)) -> Result<Completed, ModelError> {
+    /// The last attempt's error, with what all attempts took and cost.
+    pub async fn complete(&self, request: &Request, watch: &(dyn Fn(&ModelEvent) + Send + Sync)) -> Result<Completed, Unanswered> {
         let mut spent = Spent::default();
         let mut refused = None;
         let mut outcome = self.own.attempts(request, watch, &mut spent).await;
@@ -156,15 +168,21 @@ impl Model {
                 Err(error) if may_fail_over(error.kind) => {
                     tracing::warn!(model = self.name(), fallback = fallback.name, %error, "model unavailable, trying its fallback");
                 }
-                settled => return settled,
+                settled => return settled.map_err(|error| spent.without_answer(error)),
             }
             outcome = fallback.attempts(request, watch, &mut spent).await;
         }
         match (outcome, refused) {
             // A refusal is an answer; the fallback's error is none.
             (Err(_), Some(refusal)) => Ok(Completed { attempts: spent.attempts, cost: spent.cost, ..refusal }),
-            (outcome, _) => outcome,
+            (outcome, _) => outcome.map_err(|error| spent.without_answer(error)),
         }
+    }
+}
+
+impl Spent {
+    fn without_answer(&self, error: ModelError) -> Unanswered {
+        Unanswered { error, attempts: self.attempts, cost: self.cost }
     }
 }
 

@@ -25,7 +25,7 @@ fn model(backends: &[(&str, &str)]) -> Model {
 }
 
 async fn ask(model: &Model) -> Result<Completed, ModelError> {
-    model.complete(&request(vec![user("hello")]), &|_| {}).await
+    model.complete(&request(vec![user("hello")]), &|_| {}).await.map_err(|unanswered| unanswered.error)
 }
 
 const WELL: &str = "[[rule]]\ntext = 'all is well'";
@@ -81,6 +81,13 @@ async fn harness_u3_a_refused_answer_is_billed_too() {
     let both = ask(&model(&[("a", refusing), ("b", WELL)])).await.unwrap();
     // Five tokens in, one token out: 5 + 2.
     assert_eq!(both.cost, alone.cost + 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_u3_a_call_without_an_answer_says_its_attempts_and_what_they_cost() {
+    let refusing = model(&[("a", &failing(503)), ("b", &failing(401))]);
+    let unanswered = refusing.complete(&request(vec![user("hello")]), &|_| {}).await.unwrap_err();
+    assert_eq!((unanswered.error.kind, unanswered.attempts, unanswered.cost), (ErrorKind::Auth, 6, 0), "nothing came, nothing is billed");
 }
 
 #[test]

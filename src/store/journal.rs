@@ -62,6 +62,9 @@ pub enum Step {
         message: String,
         /// How many attempts were made.
         attempts: u32,
+        /// What they cost all the same, in millionths (harness U3).
+        #[serde(default)]
+        cost: u64,
     },
     /// The harness said something to the model (a nudge, a notice). Not part of the thread's history.
     Noted {
@@ -130,8 +133,16 @@ pub struct Opened {
     /// What the delimiters of tool results are derived from (harness UC1): random, and never shown.
     #[serde(default)]
     pub nonce: String,
+    /// Bytes that all results of one round may have together (harness B7).
+    #[serde(default = "round_result_bytes")]
+    pub round_result_bytes: u64,
     /// SHA-256 of the agent file and the settings that the run began with.
     pub config_hash: String,
+}
+
+/// For a journal of before this was kept.
+fn round_result_bytes() -> u64 {
+    200 * 1024
 }
 
 /// What one resolver gave to the prompt (DESIGN claim 5).
@@ -185,6 +196,15 @@ impl ToolStatus {
             ToolStatus::Skipped => "skipped",
             ToolStatus::Held => "held",
             ToolStatus::Unknown => "unknown",
+        }
+    }
+
+    /// The one event that ends a call with this status (harness T8).
+    pub fn event(self) -> EventKind {
+        match self {
+            ToolStatus::Completed => EventKind::ToolCompleted,
+            ToolStatus::Failed | ToolStatus::Unknown => EventKind::ToolFailed,
+            ToolStatus::Refused | ToolStatus::Skipped | ToolStatus::Held => EventKind::ToolSkipped,
         }
     }
 }
@@ -343,7 +363,8 @@ fn audit(writing: &Writing<'_>, run: &RunId, step: &Step) -> Result<(), StoreErr
             let data = json!({ "purpose": purpose, "discarded": true, "stop": reply.stop, "cost": cost });
             record(writing, Some(run), EventKind::ModelFailed, &data)
         }
-        Step::ModelFailed { purpose, error, attempts, .. } => {
+        Step::ModelFailed { purpose, error, attempts, cost, .. } => {
+            spend(writing, run, Usage::default(), *cost, false)?;
             record(writing, Some(run), EventKind::ModelFailed, &json!({ "purpose": purpose, "error": error, "attempts": attempts }))
         }
         Step::ToolIntended { round, position, call, .. } => intend(writing, run, (*round, *position), call),
@@ -396,11 +417,7 @@ fn finish(
              DO UPDATE SET result = excluded.result, status = excluded.status, ended_at = excluded.ended_at",
         )?
         .execute((run.as_str(), round, position, call.name.as_str(), &call.arguments, result, status.as_str(), Stamp::now()))?;
-    let kind = match status {
-        ToolStatus::Completed => EventKind::ToolCompleted,
-        ToolStatus::Failed | ToolStatus::Unknown => EventKind::ToolFailed,
-        ToolStatus::Refused | ToolStatus::Skipped | ToolStatus::Held => EventKind::ToolSkipped,
-    };
+    let kind = status.event();
     let data = json!({ "round": round, "position": position, "tool": call.name, "status": status });
     record(writing, Some(run), kind, &data)
 }

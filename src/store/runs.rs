@@ -166,6 +166,39 @@ impl Store {
         .await
     }
 
+    /// Writes down that a run is to end (harness K1); the daemon, once woken, ends it. False when it is not
+    /// running any more, or never was.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn request_cancel(&self, run: &RunId) -> Result<bool, StoreError> {
+        let run = run.clone();
+        self.write(move |writing| {
+            let mut query =
+                writing.sql.prepare_cached("UPDATE runs SET cancel_at = coalesce(cancel_at, ?2) WHERE id = ?1 AND status = 'running'")?;
+            let found = query.execute((run.as_str(), Stamp::now()))? > 0;
+            if found {
+                writing.wake_letters();
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Running runs that are to end.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn runs_to_cancel(&self) -> Result<Vec<RunId>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT id FROM runs INDEXED BY runs_to_cancel WHERE status = 'running' AND cancel_at IS NOT NULL ORDER BY id",
+            )?;
+            let runs = query.query_map([], |row| row.get(0).map(RunId))?.collect::<Result<_, _>>()?;
+            Ok(runs)
+        })
+    }
+
     /// Money spent by an agent in the runs that began since an instant, in millionths; runs that still go on
     /// are counted as far as they have come.
     ///
@@ -240,11 +273,13 @@ fn begin(writing: &Writing<'_>, run: &NewRun) -> Result<(), StoreError> {
 
 fn end(writing: &Writing<'_>, run: &RunId, close: &Close) -> Result<(), StoreError> {
     let error = close.error.as_deref().map(|error| short(error, 2000));
+    // Who gives a run up does not read its journal: what its answers have cost stands there already.
     writing
         .sql
         .prepare_cached(
-            "UPDATE runs SET status = :status, outcome = :outcome, error = :error, rounds = :rounds, input_tokens = :input,
-                 output_tokens = :output, cost = :cost, ended_at = :ended
+            "UPDATE runs SET status = :status, outcome = :outcome, error = :error, rounds = max(rounds, :rounds),
+                 input_tokens = max(input_tokens, :input), output_tokens = max(output_tokens, :output), cost = max(cost, :cost),
+                 ended_at = :ended
              WHERE id = :id",
         )?
         .execute(named_params! {
@@ -259,11 +294,11 @@ fn end(writing: &Writing<'_>, run: &RunId, close: &Close) -> Result<(), StoreErr
             ":ended": Stamp::now(),
         })?;
     // The list of letters says by itself what became of each.
-    let mut reason = close.outcome.as_str().to_owned();
-    if let Some(error) = &error {
-        reason.push_str(": ");
-        reason.push_str(error);
-    }
+    let reason = match &error {
+        Some(error) if close.status == RunStatus::Cancelled => error.clone(),
+        Some(error) => format!("{}: {error}", close.outcome),
+        None => close.outcome.as_str().to_owned(),
+    };
     writing
         .sql
         .prepare_cached("UPDATE letters SET reason = ?2 WHERE run_id = ?1 AND verdict = 'accepted'")?
