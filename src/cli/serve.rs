@@ -26,14 +26,21 @@ impl Serve {
 
 /// Starts logging and a runtime, and runs the daemon to its end.
 pub(super) fn serve(config: Config, options: daemon::Options) -> anyhow::Result<ExitCode> {
+    // Whatever the daemon makes from here on is its owner's alone: logs, sockets, letters (security S41).
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let telemetry = &config.settings.telemetry;
     let guards = telemetry::start(&telemetry.log, Some(&telemetry.log_dir))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(daemon::run(config, options));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    if let Err(error) = &ended {
-        tracing::error!("the daemon ended: {error:#}");
-    }
+    // The log goes to standard error too: it is told once.
+    let code = match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("the daemon ended: {error:#}");
+            ExitCode::FAILURE
+        }
+    };
     drop(guards);
-    ended.map(|()| ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -118,6 +118,7 @@ async fn received(store: &Store, text: &str, thread: ThreadChoice, at: DateTime<
         mailbox: "shop".to_owned(),
         folder: "INBOX".to_owned(),
         position: Position::Maildir(text.to_owned()),
+        follows: None,
         raw: text.as_bytes().to_vec(),
         sha256: text.to_owned(),
         received_at: at,

@@ -284,8 +284,9 @@ impl Reactive {
             return self.give_up(&run, "its letter is gone").await;
         };
         if self.store.note_run_attempt(&run.id).await? > QUARANTINE_AFTER {
-            self.give_up(&run, POISON).await?;
-            return self.put_away(&letter).await;
+            // The letter first: once its run has ended, no start comes back to it.
+            self.put_away(&letter).await?;
+            return self.fail(&run, POISON).await;
         }
         let steps = self.store.replay(&run.id).await?;
         let Some(transcript) = Transcript::fold(steps) else {
@@ -322,6 +323,16 @@ impl Reactive {
     }
 
     async fn give_up(&self, run: &InterruptedRun, why: &str) -> Result<(), StoreError> {
+        self.fail(run, why).await?;
+        (self.alert)(
+            format!("run:{}", run.id),
+            "[dutiful] a run was given up".to_owned(),
+            format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id),
+        );
+        Ok(())
+    }
+
+    async fn fail(&self, run: &InterruptedRun, why: &str) -> Result<(), StoreError> {
         let close = Close {
             status: RunStatus::Failed,
             outcome: Outcome::Failed,
@@ -332,11 +343,6 @@ impl Reactive {
         };
         let steps = vec![crate::store::Step::Closed(close.clone())];
         self.store.close_run(&run.id, steps, close, Vec::new(), None).await?;
-        (self.alert)(
-            format!("run:{}", run.id),
-            "[dutiful] a run was given up".to_owned(),
-            format!("Run {}: {why}.\n\n`dutiful run {}`\n", run.id, run.id),
-        );
         Ok(())
     }
 

@@ -121,8 +121,12 @@ impl MailboxGateway {
 
     /// Parses a letter and prepares its verdict.
     fn judge(&self) -> Judge {
-        let border =
-            Arc::new(Border { mailbox: self.mailbox.as_ref().clone(), agents: self.agents.clone(), limits: self.settings.limits.clone() });
+        let border = Arc::new(Border {
+            mailbox: self.mailbox.as_ref().clone(),
+            agents: self.agents.clone(),
+            limits: self.settings.limits.clone(),
+            install_id: self.store.install_id().to_owned(),
+        });
         let caps = ParseCaps::with_letter_bytes(self.settings.limits.letter_bytes);
         Arc::new(move |letter| judged(&border, &caps, letter))
     }
@@ -137,6 +141,7 @@ fn judged(border: &Arc<Border>, caps: &ParseCaps, letter: RawLetter) -> (Incomin
         mailbox: letter.mailbox,
         folder: letter.folder,
         position: letter.position,
+        follows: None,
         raw: letter.raw,
         received_at: letter.received_at,
     };
@@ -166,7 +171,8 @@ fn look_into(folder: SentFolder) -> LookForSent {
 pub async fn try_receiving(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::ClientConfig>) -> anyhow::Result<()> {
     match &mailbox.receive {
         Receive::Maildir(path) => {
-            anyhow::ensure!(path.is_dir(), "{} does not exist yet: `serve` makes it", path.display());
+            // What is missing, `serve` makes.
+            anyhow::ensure!(path.is_dir() || !path.exists(), "{} is no folder", path.display());
             Ok(())
         }
         Receive::Imap(server) => {

@@ -48,6 +48,9 @@ pub struct Incoming {
     pub folder: String,
     /// Its place there. Known places are received once (email B1); an IMAP place moves the cursor.
     pub position: Position,
+    /// The UID that was to be stored just before it: while the cursor has not reached that one, this letter is
+    /// refused with [`StoreError::Retry`], so that the cursor never passes a letter that is missing (email B6, J4).
+    pub follows: Option<u32>,
     /// The whole message.
     pub raw: Vec<u8>,
     /// SHA-256, hexadecimal, of the message without trace headers (email, decision 2).
@@ -236,6 +239,18 @@ impl Store {
             let mut query = sql.prepare_cached("SELECT uidvalidity, uid FROM cursors WHERE mailbox = ?1 AND folder = ?2")?;
             let cursor = query.query_row((mailbox, folder), |row| Ok(Cursor { uidvalidity: row.get(0)?, uid: row.get(1)? }));
             Ok(cursor.optional()?)
+        })
+    }
+
+    /// When a mailbox last received a letter (email B4).
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn last_received(&self, mailbox: &str) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT max(received_at) FROM received WHERE mailbox = ?1")?;
+            let found: Option<Stamp> = query.query_row([mailbox], |row| row.get(0))?;
+            Ok(found.map(|stamp| stamp.0))
         })
     }
 

@@ -108,6 +108,13 @@ pub(super) fn new_thread(writing: &Writing<'_>, new: &NewThread<'_>) -> Result<T
 /// An IMAP place moves the cursor; a known one too, so that it is not fetched again and again.
 fn move_cursor(writing: &Writing<'_>, incoming: &Incoming) -> Result<(), StoreError> {
     let Position::Imap { uidvalidity, uid } = incoming.position else { return Ok(()) };
+    if let Some(before) = incoming.follows {
+        let mut reached =
+            writing.sql.prepare_cached("SELECT 1 FROM cursors WHERE mailbox = ?1 AND folder = ?2 AND uidvalidity = ?3 AND uid >= ?4")?;
+        if !reached.exists((&incoming.mailbox, &incoming.folder, uidvalidity, before))? {
+            return Err(StoreError::Retry(format!("the letter before it, {before}, was not stored")));
+        }
+    }
     writing
         .sql
         .prepare_cached(

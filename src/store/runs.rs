@@ -273,11 +273,13 @@ fn begin(writing: &Writing<'_>, run: &NewRun) -> Result<(), StoreError> {
 
 fn end(writing: &Writing<'_>, run: &RunId, close: &Close) -> Result<(), StoreError> {
     let error = close.error.as_deref().map(|error| short(error, 2000));
+    // Who gives a run up does not read its journal: what its answers have cost stands there already.
     writing
         .sql
         .prepare_cached(
-            "UPDATE runs SET status = :status, outcome = :outcome, error = :error, rounds = :rounds, input_tokens = :input,
-                 output_tokens = :output, cost = :cost, ended_at = :ended
+            "UPDATE runs SET status = :status, outcome = :outcome, error = :error, rounds = max(rounds, :rounds),
+                 input_tokens = max(input_tokens, :input), output_tokens = max(output_tokens, :output), cost = max(cost, :cost),
+                 ended_at = :ended
              WHERE id = :id",
         )?
         .execute(named_params! {

@@ -12,6 +12,10 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod commands;
+mod keeps_secrets;
+mod keeps_the_mailbox_in_order;
+mod recovers_at_every_commit;
 mod shop;
 mod survives_kills;
 mod survives_restart;

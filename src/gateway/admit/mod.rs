@@ -28,6 +28,8 @@ pub struct Border {
     pub agents: BTreeMap<String, Arc<Agent>>,
     /// `[limits]`.
     pub limits: Limits,
+    /// This installation, as our own letters name it.
+    pub install_id: String,
 }
 
 /// One letter at the border.
@@ -102,6 +104,11 @@ impl Border {
             (true, false) if authentication == Authentication::Pass => Some(nobody(Identity::Machine, Verdict::Ignored, "own echo")),
             (true, false) => Some(nobody(Identity::Forged, Verdict::Quarantined, "own address without proof")),
             (false, true) => Some(nobody(Identity::Ambiguous, Verdict::Quarantined, "our Message-ID from another sender")),
+            // Another of our mailboxes, or a list that put its own name on our letter. The mark can be copied, and
+            // to copy it only keeps the copier from an answer.
+            (false, false) if parsed.headers.all("x-dutiful-install").any(|id| id == self.install_id) => {
+                Some(nobody(Identity::Machine, Verdict::Ignored, "own echo"))
+            }
             (false, false) => None,
         }
     }

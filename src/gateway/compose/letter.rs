@@ -69,7 +69,11 @@ pub(in crate::gateway) fn compose(
     let subject = clean_line(&draft.subject, SUBJECT_CHARACTERS);
     let name = head.display_name.map(|name| clean_line(name, NAME_CHARACTERS)).filter(|name| !name.is_empty());
     let in_reply_to: Vec<&MessageId> = draft.in_reply_to.iter().filter(|id| writable(id)).collect();
-    let references: Vec<&MessageId> = draft.references.iter().filter(|id| writable(id)).collect();
+    let mut references: Vec<&MessageId> = draft.references.iter().filter(|id| writable(id)).collect();
+    if references.is_empty() {
+        // Some servers give a letter another Message-ID on its way: an answer still names ours (email E6).
+        references.push(message_id);
+    }
 
     let mut builder = Message::builder()
         .from(Mailbox::new(name.clone(), wire_address(&draft.from)?))

@@ -88,12 +88,16 @@ impl Intake {
     /// Judges and stores letters in the given order and awaits their commits.
     pub(super) async fn keep(&mut self, letters: Vec<RawLetter>) -> Result<(), KeepError> {
         let mut writes = Vec::with_capacity(letters.len());
-        let mut failure = None;
+        let (mut failure, mut before) = (None, None);
         for letter in letters {
             let position = letter.position.clone();
             let (mailbox, bytes) = (letter.mailbox.clone(), letter.raw.len());
             match self.judged(letter).await {
-                Ok((incoming, decide)) => writes.push((mailbox, position, bytes, self.store.receive(incoming, decide))),
+                Ok((mut incoming, decide)) => {
+                    incoming.follows = before;
+                    before = uid_of(&position);
+                    writes.push((mailbox, position, bytes, self.store.receive(incoming, decide)));
+                }
                 Err(error) => {
                     failure = Some(error);
                     break;
@@ -200,7 +204,35 @@ impl Intake {
                 Verdict::Quarantined => EventKind::LetterQuarantined,
             };
             self.events.emit(None, kind, data);
+            self.tell_operator(mailbox, *verdict, reason);
         }
+    }
+
+    /// A letter that waits for the operator is told of; all that wait for one reason within a window by one
+    /// word, since a flood of letters must not become a flood of notices (email F7).
+    fn tell_operator(&self, mailbox: &str, verdict: Verdict, reason: &str) {
+        let (what, subject, way_out) = match verdict {
+            Verdict::Held if reason.starts_with("limit:") => {
+                (reason, "Letters wait: a limit is reached", "Those beyond a sender's, a domain's or the day's limit go on by themselves.")
+            }
+            Verdict::Held => ("held", "A letter waits for you", "`dutiful letter ID --release` lets one go on."),
+            Verdict::Quarantined => ("quarantined", "A letter was put into quarantine", "Nobody answers it unless you do."),
+            Verdict::Accepted | Verdict::Ignored | Verdict::Duplicate => return,
+        };
+        let text = format!(
+            "A letter to the mailbox \"{mailbox}\" was not answered: {reason}.\n{way_out}\nSee `dutiful letters --verdict {}`; others that \
+             wait for the same reason are not told of for some hours.",
+            verdict.as_str()
+        );
+        (self.alert)(format!("letters:{what}:{mailbox}"), subject.to_owned(), text);
+    }
+}
+
+/// The UID of an IMAP place.
+pub(super) fn uid_of(position: &Position) -> Option<u32> {
+    match position {
+        Position::Imap { uid, .. } => Some(*uid),
+        Position::Maildir(_) => None,
     }
 }
 
@@ -219,6 +251,7 @@ pub(super) fn quarantined(letter: RawLetter, reason: &'static str) -> (Incoming,
         mailbox: letter.mailbox,
         folder: letter.folder,
         position: letter.position,
+        follows: None,
         raw: letter.raw,
         sha256,
         received_at: letter.received_at,

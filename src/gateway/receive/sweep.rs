@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 
-use super::intake::{HEADER_OF_TOO_LARGE, KeepError, RawLetter, TEXT_OF_TOO_LARGE, alert_key, beginning};
+use super::intake::{HEADER_OF_TOO_LARGE, KeepError, RawLetter, TEXT_OF_TOO_LARGE, alert_key, beginning, uid_of};
 use super::serve::Receiver;
 use crate::config::AfterProcessing;
 use crate::gateway::imap::{Facts, ImapError, Selected, Session, uid_set};
-use crate::store::{Cursor, Filter, Position, StoreError, View};
+use crate::store::{Cursor, Position, StoreError};
 
 /// UIDs that are asked about at once (email B3).
 const WINDOW: usize = 500;
@@ -123,7 +123,7 @@ impl Folder {
     /// hash. Stands in the store until it is through, so that a crash repeats it (email B4).
     async fn rescan(&mut self, session: &mut Session, receiver: &mut Receiver, to: Cursor) -> Result<(), SweepError> {
         let (name, folder) = (receiver.mailbox.name.clone(), receiver.mailbox.folder.clone());
-        let since = last_received(receiver)?.unwrap_or_else(Utc::now) - TimeDelta::hours(1);
+        let since = receiver.intake.store.last_received(&name)?.unwrap_or_else(Utc::now) - TimeDelta::hours(1);
         // SINCE compares days in the server's zone: one day more, and the exact time below.
         let found = session.search(&format!("SINCE {}", (since - TimeDelta::days(1)).format("%-d-%b-%Y"))).await?;
         let found: Vec<u32> = found.into_iter().filter(|uid| *uid <= to.uid).collect();
@@ -212,11 +212,8 @@ impl Folder {
             let (now, later) = rest.split_at(count);
             rest = later;
             let letters = self.fetch(session, receiver, start.uidvalidity, now).await?;
-            let uids: Vec<u32> = letters.iter().filter_map(|letter| imap_uid(&letter.position)).collect();
-            if let Err(error) = receiver.intake.keep(letters).await {
-                self.rewind(receiver).await;
-                return Err(keep_error(error));
-            }
+            let uids: Vec<u32> = letters.iter().filter_map(|letter| uid_of(&letter.position)).collect();
+            receiver.intake.keep(letters).await.map_err(keep_error)?;
             self.kept += u64::try_from(uids.len()).unwrap_or(u64::MAX);
             self.unmarked.extend(&uids);
             if let Some(last) = uids.last() {
@@ -335,16 +332,6 @@ impl Folder {
         Ok(())
     }
 
-    /// Letters are stored side by side, so a later one may be in when an earlier one failed: the cursor
-    /// goes back to where it stood. What is in is known by its place and not taken twice.
-    async fn rewind(&mut self, receiver: &Receiver) {
-        let Some(cursor) = self.cursor else { return };
-        let (mailbox, mut backoff) = (&receiver.mailbox, receiver.timing.store_retry());
-        while let Err(StoreError::Retry(_)) = receiver.intake.store.set_cursor(&mailbox.name, &mailbox.folder, cursor).await {
-            tokio::time::sleep(backoff.after_failure()).await;
-        }
-    }
-
     /// Marks stored letters on the server as the operator wants it: best effort, tried again (email B13).
     pub(super) async fn mark(&mut self, session: &mut Session, receiver: &Receiver) -> Result<(), SweepError> {
         if self.unmarked.is_empty() {
@@ -397,20 +384,15 @@ fn rescan_key(folder: &str) -> String {
     format!("{folder}\u{1}rescan")
 }
 
-fn imap_uid(position: &Position) -> Option<u32> {
-    match position {
-        Position::Imap { uid, .. } => Some(*uid),
-        Position::Maildir(_) => None,
-    }
-}
-
 fn raw_letter(receiver: &Receiver, uidvalidity: u32, facts: Facts, raw: Vec<u8>, unread: Option<&'static str>) -> RawLetter {
+    // A copied-in letter has the date that its copier gave it: none lies ahead of us (email C17).
+    let now = Utc::now();
     RawLetter {
         mailbox: receiver.mailbox.name.clone(),
         folder: receiver.mailbox.folder.clone(),
         position: Position::Imap { uidvalidity, uid: facts.uid },
         raw,
-        received_at: facts.received_at.unwrap_or_else(Utc::now),
+        received_at: facts.received_at.map_or(now, |at| at.clamp(DateTime::UNIX_EPOCH, now)),
         unread,
     }
 }
@@ -420,12 +402,4 @@ fn keep_error(error: KeepError) -> SweepError {
         KeepError::Again(reason) => SweepError::Again(reason),
         KeepError::Store(error) => SweepError::Store(error),
     }
-}
-
-/// When this mailbox last received a letter, as the audit view tells.
-fn last_received(receiver: &Receiver) -> Result<Option<DateTime<Utc>>, SweepError> {
-    let rows = receiver.intake.store.rows(View::Letters, &Filter { limit: Some(1000), ..Filter::default() })?;
-    let ours = rows.iter().filter(|row| row.get("mailbox").and_then(|value| value.as_str()) == Some(receiver.mailbox.name.as_str()));
-    let times = ours.filter_map(|row| DateTime::parse_from_rfc3339(row.get("received_at")?.as_str()?).ok());
-    Ok(times.map(|at| at.with_timezone(&Utc)).max())
 }

@@ -109,6 +109,7 @@ fn incoming(uid: u32, from: &str) -> Incoming {
         mailbox: "shop".to_owned(),
         folder: "INBOX".to_owned(),
         position: Position::Imap { uidvalidity: 7, uid },
+        follows: None,
         raw: format!("Subject: {uid}\r\n\r\nhello").into_bytes(),
         sha256: format!("{uid:064x}"),
         received_at: Utc::now(),

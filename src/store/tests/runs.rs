@@ -143,6 +143,20 @@ async fn a_failed_close_writes_nothing_of_it() {
 }
 
 #[tokio::test]
+async fn harness_u3_a_run_that_is_given_up_keeps_what_its_answers_cost() {
+    let place = Place::new();
+    let store = place.open();
+    let (run, ..) = running(&store, 1).await;
+    store.append(&run, vec![responded()]).await.unwrap();
+    let spent = "SELECT rounds || ' ' || input_tokens || ' ' || output_tokens || ' ' || cost FROM audit_runs";
+    let before = place.text(spent);
+    let given_up = Close { status: RunStatus::Failed, outcome: Outcome::Failed, rounds: 0, usage: Usage::default(), cost: 0, ..done() };
+    store.close_run(&run, vec![], given_up, vec![], None).await.unwrap();
+    assert_eq!(place.text(spent), before);
+    assert!(!before.ends_with(" 0"), "it cost something: {before}");
+}
+
+#[tokio::test]
 async fn security_r16_only_attempts_without_progress_count() {
     let place = Place::new();
     let store = place.open();

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use rusqlite::{Connection, OpenFlags, Row};
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
@@ -20,7 +22,7 @@ pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
 pub use model_server::{ModelServer, Said, Wire};
 pub use model_wires::examine;
-use watch::{Watch, until};
+pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
 pub fn is_long() -> bool {
@@ -90,6 +92,18 @@ impl World {
         fs::write(self.home.join(path), text).unwrap();
     }
 
+    /// Replaces a piece of a file of the home.
+    pub fn set(&self, path: &str, piece: &str, by: &str) {
+        let before = fs::read_to_string(self.home.join(path)).unwrap();
+        assert!(before.contains(piece), "{piece:?} in {path}");
+        self.write(path, &before.replacen(piece, by, 1));
+    }
+
+    /// A path in the home.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.home.join(path)
+    }
+
     /// Adds to a file of the home.
     pub fn append(&self, path: &str, text: &str) {
         let before = fs::read_to_string(self.home.join(path)).unwrap();
@@ -116,6 +130,14 @@ impl World {
         Daemon::start(&self.home, self.folder.path())
     }
 
+    /// The same, with this umask.
+    pub fn start_with_umask(&self, mask: u32) -> Daemon {
+        let before = umask(Mode::from_raw_mode(mask));
+        let daemon = self.start();
+        umask(before);
+        daemon
+    }
+
     /// Runs one command on this home to its end.
     pub fn command(&self, words: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_dutiful")).arg("--home").arg(&self.home).args(words).output().unwrap()
@@ -135,6 +157,30 @@ impl World {
             let verdicts = self.rows("SELECT verdict FROM audit_letters", |row| row.get::<_, String>(0));
             (verdicts.iter().filter(|found| *found == verdict).count() >= count).then_some(())
         });
+    }
+
+    /// What the store answers to a query for one number.
+    pub fn count(&self, sql: &str) -> usize {
+        let counts = self.rows(sql, |row| row.get::<_, i64>(0));
+        usize::try_from(counts[0]).unwrap()
+    }
+
+    /// Waits until this query of one number gives at least so many.
+    #[track_caller]
+    pub fn wait_for_count(&self, sql: &str, count: usize) {
+        let watch = Watch::on(&self.home.join("data"));
+        until(&watch, &format!("{count} in: {sql}"), || (self.count(sql) >= count).then_some(()));
+    }
+
+    /// Waits until a number has grown to this; gives up only when it stands still.
+    #[track_caller]
+    pub fn wait_while_it_grows(&self, what: &str, goal: usize, now: impl Fn() -> usize) {
+        let watch = Watch::on(&self.home.join("data"));
+        let mut reached = now();
+        while reached < goal {
+            let before = reached;
+            reached = until(&watch, &format!("{what}, of which there are {before}"), || Some(now()).filter(|now| *now > before));
+        }
     }
 
     fn store(&self) -> PathBuf {
