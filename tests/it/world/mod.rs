@@ -1,6 +1,7 @@
 //! What a test stands in: a home folder, the daemon as a process, a scripted model, mail folders or real mail servers.
 
 mod daemon;
+mod home;
 mod mail_servers;
 mod maildir;
 mod model_server;
@@ -16,11 +17,12 @@ use rusqlite::{Connection, OpenFlags, Row};
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
+pub use home::{Home, Life, Scene};
 pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
 pub use model_server::{ModelServer, Said, Wire};
 pub use model_wires::examine;
-pub use watch::{Watch, until};
+use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
 pub fn is_long() -> bool {
