@@ -1,6 +1,7 @@
 //! What a test stands in: a home folder, the daemon as a process, a scripted model, mail folders or real mail servers.
 
 mod daemon;
+mod home;
 mod letter;
 mod mail_servers;
 mod maildir;
@@ -20,6 +21,7 @@ use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
+pub use home::{Home, Life, Scene};
 pub use letter::Letter;
 pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
