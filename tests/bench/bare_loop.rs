@@ -126,7 +126,9 @@ async fn ask(model: &reqwest::Client, base_url: &str, question: &str) -> String 
     }
     let stream = String::from_utf8(stream).unwrap();
     let events = stream.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
-    events.filter_map(|data| serde_json::from_str::<Value>(data).unwrap()["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
+    events
+        .filter_map(|data| serde_json::from_str::<Value>(data).unwrap()["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
+        .collect()
 }
 
 /// A TLS connection as lettre wants one.

@@ -34,13 +34,8 @@ impl Program {
         let log = folder.join("log");
         let output = File::options().create(true).append(true).open(&log).unwrap();
         let began = Instant::now();
-        let child = command
-            .env("NOTIFY_SOCKET", &socket)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().unwrap())
-            .stderr(output)
-            .spawn()
-            .unwrap();
+        let child =
+            command.env("NOTIFY_SOCKET", &socket).stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
         let mut program = Program { name, started_in: Duration::ZERO, child };
         notices.set_read_timeout(Some(READY_WITHIN)).unwrap();
         let mut notice = [0; 1024];
@@ -93,6 +88,16 @@ impl Program {
                 (before, since) = (now, Instant::now());
             }
         }
+    }
+
+    /// Stops it where it stands, until [`Program::go_on`].
+    pub fn halt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
 
     /// SIGTERM, and its end.
