@@ -1,6 +1,7 @@
 //! `demo`: the real daemon on the shipped shop, with nothing to set up.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,9 +11,10 @@ use clap::Args;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::home::refused;
 use super::{print, runs, shop};
 use crate::config::{Config, is_set};
-use crate::store::{Filter, Store, View};
+use crate::store::{Filter, Row, Store, View};
 use crate::{daemon, telemetry};
 
 /// How long `--once` waits for its answer.
@@ -47,6 +49,9 @@ pub(super) struct Demo {
 impl Demo {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let temporary = self.dir.is_none();
+        if let Some(dir) = &self.dir {
+            refuse_foreign(dir)?;
+        }
         let home = match self.dir {
             Some(dir) => dir,
             None => temporary_folder()?,
@@ -59,21 +64,32 @@ impl Demo {
     }
 }
 
+/// A home that somebody made for themselves is not turned into a shop.
+fn refuse_foreign(dir: &Path) -> anyhow::Result<()> {
+    let ours = shop::DEMO_SETTINGS.lines().next().unwrap_or_default();
+    match fs::read_to_string(dir.join("dutiful.toml")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(text) if text.starts_with(ours) => Ok(()),
+        _ => anyhow::bail!("{} is a home of its own: name a new folder for the demo, or none; this one runs with `serve`", dir.display()),
+    }
+}
+
 fn temporary_folder() -> anyhow::Result<PathBuf> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
-    let home = std::env::temp_dir().join(format!("dutiful-demo-{:016x}", u64::from_be_bytes(random)));
+    let home = std::env::temp_dir().join(format!("dutiful-demo-{}", random_word()?));
     fs::create_dir_all(&home).with_context(|| format!("{} cannot be made", home.display()))?;
     Ok(home)
+}
+
+fn random_word() -> anyhow::Result<String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    Ok(format!("{:016x}", u64::from_be_bytes(random)))
 }
 
 fn lay_out(home: &Path) -> anyhow::Result<Config> {
     fs::create_dir_all(home).with_context(|| format!("{} cannot be made", home.display()))?;
     shop::write(home, &settings())?;
-    Config::load(home).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", lines.join("\n"))
-    })
+    Config::load(home).map_err(|problems| refused(&problems, home))
 }
 
 /// The shop's settings; with a real model in the place of the rules when the environment holds its key.
@@ -115,13 +131,13 @@ fn live(config: Config, home: &Path, once: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn invite(home: &Path) {
-    let home = home.display();
+    let (home, dutiful) = (home.display(), print::program());
     print::line(&format!(
         "\nThe shop is open in {home}\n\n\
          Three things to try, in another terminal:\n  \
-         1. cp {home}/letters/order.eml {home}/mail/new/      write as a customer\n  \
-         2. cat {home}/sent/new/*                             read the answer\n  \
-         3. dutiful --home {home} runs                        see what was done, and why\n\n\
+         1. cp {home}/letters/order.eml {home}/mail/new/      # write as a customer; more letters lie beside it\n  \
+         2. cat {home}/sent/new/*                             # read the answers\n  \
+         3. {dutiful} --home {home} letters                     # see which were answered and why, then `run ID`\n\n\
          Ctrl-C closes it. Nothing is left outside this folder.\n"
     ));
 }
@@ -129,32 +145,43 @@ fn invite(home: &Path) {
 /// Sends the prepared letter and shows what came of it.
 fn one_letter(home: &Path, store: &Path) -> anyhow::Result<()> {
     let inbox = home.join("mail");
-    let name = format!("{}.demo", std::process::id());
+    // Each time a letter of its own: the same Message-ID again would be a duplicate of the first.
+    let message_id = format!("{}-{}", shop::LETTER_ID, random_word()?);
+    let letter = shop::LETTER.replacen(shop::LETTER_ID, &message_id, 1);
+    let name = format!("{message_id}.demo");
     let written = inbox.join("tmp").join(&name);
-    fs::write(&written, shop::LETTER).context("the letter could not be written")?;
+    fs::write(&written, &letter).context("the letter could not be written")?;
     fs::rename(&written, inbox.join("new").join(&name)).context("the letter could not be delivered")?;
     let store = Store::attach(store)?;
-    let row = answered(&store)?;
-    print::line(&format!("══ the letter ══\n\n{}", shop::LETTER.trim_end()));
-    let run = row.get("run_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let answer = answer_to(&store, &message_id)?;
+    print::line(&format!("══ the letter ══\n\n{}", letter.replace('\r', "").trim_end()));
     print::line("\n══ the run ══\n");
-    runs::show(&store, &run, false)?;
-    let id = row.get("id").and_then(Value::as_i64).unwrap_or_default();
+    runs::show(&store, text(&answer, "run_id"), false)?;
+    let id = answer.get("id").and_then(Value::as_i64).unwrap_or_default();
     let (text, _) = store.outgoing_content(id)?.context("the answer is gone")?;
     print::line(&format!("\n══ the answer ══\n\n{text}"));
     Ok(())
 }
 
-/// Waits for the first reply that was sent.
-fn answered(store: &Store) -> anyhow::Result<crate::store::Row> {
+/// Waits until the letter was answered; ends early when it will not be.
+fn answer_to(store: &Store, message_id: &str) -> anyhow::Result<Row> {
     let began = Instant::now();
-    let filter = Filter { status: Some("sent".to_owned()), ..Filter::default() };
+    let newest = Filter { limit: Some(20), ..Filter::default() };
     while began.elapsed() < PATIENCE {
-        let rows = store.rows(View::Outgoing, &filter)?;
-        if let Some(row) = rows.into_iter().rfind(|row| row.get("kind").and_then(Value::as_str) == Some("reply")) {
-            return Ok(row);
+        let letters = store.rows(View::Letters, &newest)?;
+        if let Some(letter) = letters.iter().find(|letter| text(letter, "message_id").starts_with(message_id)) {
+            anyhow::ensure!(text(letter, "verdict") == "accepted", "the letter is {}: {}", text(letter, "verdict"), text(letter, "reason"));
+            let of_run = Filter { run: Some(text(letter, "run_id").to_owned()), ..Filter::default() };
+            let outgoing = store.rows(View::Outgoing, &of_run)?;
+            if let Some(reply) = outgoing.into_iter().find(|row| text(row, "kind") == "reply" && text(row, "status") == "sent") {
+                return Ok(reply);
+            }
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     anyhow::bail!("no answer within {} s: look at `dutiful letters`", PATIENCE.as_secs())
+}
+
+fn text<'a>(row: &'a Row, column: &str) -> &'a str {
+    row.get(column).and_then(Value::as_str).unwrap_or_default()
 }

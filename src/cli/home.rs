@@ -1,13 +1,14 @@
 //! Finding the home, its configuration, its store and its daemon.
 
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::print;
 use crate::config::{Config, Problem};
 use crate::daemon;
-use crate::store::Store;
+use crate::store::{OpenError, OpenOptions, Store};
 
 /// The home that a command works on.
 #[derive(Debug)]
@@ -31,10 +32,7 @@ impl Home {
 
     /// The configuration of a command that cannot go on without it.
     pub(super) fn checked(&self) -> anyhow::Result<Config> {
-        self.config().map_err(|problems| {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}\n{} problem(s); nothing was done", lines.join("\n"), problems.len())
-        })
+        self.config().map_err(|problems| refused(&problems, &self.folder))
     }
 
     /// The store, beside a daemon that may be running.
@@ -43,6 +41,14 @@ impl Home {
     /// file is broken.
     pub(super) fn store(&self) -> anyhow::Result<Store> {
         Ok(Store::attach(&self.store_path()?)?)
+    }
+
+    /// The store for a switch, which may be set before the first start: it is made then.
+    pub(super) fn store_for_switch(&self) -> anyhow::Result<Store> {
+        match Store::attach(&self.store_path()?) {
+            Err(OpenError::Missing(path)) => Ok(Store::open(path.as_ref(), OpenOptions::default())?),
+            other => Ok(other?),
+        }
     }
 
     fn store_path(&self) -> anyhow::Result<PathBuf> {
@@ -54,8 +60,16 @@ impl Home {
         let socket = daemon::socket_path(&self.store_path()?);
         let sender = UnixDatagram::unbound().context("no socket could be made")?;
         Ok(match sender.send_to(b"wake", &socket) {
-            Ok(_) => "done",
-            Err(_) => "written; no daemon is running, so it takes effect at the next start",
+            Ok(_) => "the daemon was told",
+            Err(_) => "no daemon is running, so it takes effect at the next start",
         })
     }
+}
+
+/// Tells every problem on a line of its own, so that an editor finds its place, and gives the sum of them.
+pub(super) fn refused(problems: &[Problem], folder: &Path) -> anyhow::Error {
+    for problem in problems {
+        print::remark(&problem.to_string());
+    }
+    anyhow::anyhow!("{} problem(s) in {}: nothing was done", problems.len(), folder.display())
 }

@@ -22,14 +22,17 @@ impl Init {
         anyhow::ensure!(!settings.exists(), "{} exists already: nothing was written; choose another folder", settings.display());
         std::fs::create_dir_all(&self.dir).with_context(|| format!("{} cannot be made", self.dir.display()))?;
         shop::write(&self.dir, shop::HOME_SETTINGS)?;
-        let dir = self.dir.display();
+        let (dir, dutiful) = (self.dir.display(), print::program());
         print::line(&format!(
             "{dir} is a working home: a shop on local Maildir folders, answered by a rule file.\n\n\
-             next:\n  \
-             dutiful --home {dir} check        what is configured, and what is weak\n  \
-             dutiful --home {dir} serve        the daemon; then drop a letter into {dir}/mail/new\n  \
-             cp {dir}/letters/order.eml {dir}/mail/new/   the answer comes into {dir}/sent/new\n\n\
-             Then open {dir}/dutiful.toml: its comments lead to a real mailbox and a real model."
+             Try it as it is:\n  \
+             {dutiful} --home {dir} check                      # what is wrong, and what is weak\n  \
+             {dutiful} --home {dir} serve                      # the daemon; leave it running, go on in another terminal\n  \
+             cp {dir}/letters/order.eml {dir}/mail/new/      # a customer writes\n  \
+             {dutiful} --home {dir} letters                    # what came in, and what became of it\n  \
+             cat {dir}/sent/new/*                            # the answer\n\n\
+             Make it yours: open {dir}/dutiful.toml and {dir}/agents/sundae.toml; their comments lead to a real\n\
+             mailbox and a real model. `{dutiful} --home {dir} check --online` then tries the accounts."
         ));
         Ok(ExitCode::SUCCESS)
     }

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+use serde_json::Value;
 
 use super::home::Home;
 use super::print;
 use super::runs::{Since, runtime};
 use crate::gateway::{ParseCaps, parse};
 use crate::run::LetterId;
-use crate::store::{Filter, Store, Verdict, View};
+use crate::store::{Filter, Row, Store, Verdict, View};
 
 const COLUMNS: [&str; 9] = ["id", "received_at", "agent", "sender", "identity", "verdict", "reason", "subject", "run_id"];
 
@@ -20,8 +21,8 @@ pub(super) struct Letters {
     /// Only this agent's.
     #[arg(long)]
     agent: Option<String>,
-    /// Only with this verdict: accepted, ignored, held, quarantined, duplicate.
-    #[arg(long)]
+    /// Only with this verdict.
+    #[arg(long, value_parser = ["accepted", "ignored", "held", "quarantined", "duplicate"])]
     verdict: Option<String>,
     /// Only from this address.
     #[arg(long)]
@@ -68,10 +69,10 @@ pub(super) struct Letter {
     /// Let a held or quarantined letter be answered.
     #[arg(long, group = "action")]
     release: bool,
-    /// Work on it again, with a fresh run.
+    /// Work on an accepted letter again, with a fresh run; its ended run stays for the record.
     #[arg(long, group = "action")]
     retry: bool,
-    /// Never answer it.
+    /// Never answer it; what was answered already stays so.
     #[arg(long, group = "action")]
     drop: bool,
     /// Print the letter as it came, byte for byte.
@@ -87,18 +88,7 @@ impl Letter {
         let store = home.store()?;
         let id = LetterId(self.id);
         if self.release || self.retry || self.drop {
-            let changed = runtime()?.block_on(async {
-                if self.release {
-                    store.judge_letter(id, Verdict::Accepted, "released by the operator").await
-                } else if self.retry {
-                    store.retry_letter(id).await
-                } else {
-                    store.judge_letter(id, Verdict::Ignored, "dropped by the operator").await
-                }
-            })?;
-            anyhow::ensure!(changed, "letter {id} is in no state for that: look at `dutiful letter {id}`");
-            print::line(&format!("letter {id}: {}", home.wake()?));
-            return Ok(ExitCode::SUCCESS);
+            return self.act(home, &store);
         }
         let raw = runtime()?.block_on(store.raw_letter(id))?;
         if self.raw {
@@ -108,11 +98,38 @@ impl Letter {
         self.show(&store, raw.as_deref())
     }
 
-    fn show(&self, store: &Store, raw: Option<&[u8]>) -> anyhow::Result<ExitCode> {
+    fn row(&self, store: &Store) -> anyhow::Result<Row> {
         let filter = Filter { id: Some(self.id.to_string()), ..Filter::default() };
-        let rows = store.rows(View::Letters, &filter)?;
-        let row = rows.first().with_context(|| format!("there is no letter {}: see `dutiful letters`", self.id))?;
-        print::record(row, self.json);
+        let row = store.rows(View::Letters, &filter)?.into_iter().next();
+        row.with_context(|| format!("there is no letter {}: see `dutiful letters`", self.id))
+    }
+
+    /// Writes what the operator wants of it. A letter that is in no state for that is told with its state.
+    fn act(&self, home: &Home, store: &Store) -> anyhow::Result<ExitCode> {
+        let id = LetterId(self.id);
+        let row = self.row(store)?;
+        let (changed, refusal) = runtime()?.block_on(async {
+            anyhow::Ok(if self.release {
+                let released = store.judge_letter(id, Verdict::Accepted, "released by the operator").await?;
+                (released, "only one that is held, quarantined or ignored, and that an agent can answer, can be released")
+            } else if self.retry {
+                (store.retry_letter(id).await?, "only an accepted one whose run has ended can be worked on again")
+            } else {
+                let dropped = store.judge_letter(id, Verdict::Ignored, "dropped by the operator").await?;
+                (dropped, "only one that was not answered yet can be dropped")
+            })
+        })?;
+        let word = |column: &str| row.get(column).and_then(Value::as_str).unwrap_or("-").to_owned();
+        anyhow::ensure!(changed, "letter {id} is {} ({}): {refusal}", word("verdict"), word("reason"));
+        let now = self.row(store)?;
+        let verdict = now.get("verdict").and_then(Value::as_str).unwrap_or("-");
+        print::line(&format!("letter {id} is {verdict}: {}", home.wake()?));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, store: &Store, raw: Option<&[u8]>) -> anyhow::Result<ExitCode> {
+        let row = self.row(store)?;
+        print::record(&row, self.json);
         if self.json {
             return Ok(ExitCode::SUCCESS);
         }

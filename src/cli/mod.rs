@@ -20,9 +20,21 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What `--help` says after the list of commands.
+const FIRST_STEPS: &str = "\
+First steps:
+  dutiful demo --once              a letter, the run, the answer; nothing to set up
+  dutiful init DIR                 a home of your own, with comments that teach
+  dutiful --home DIR check         what is wrong or weak in it
+  dutiful --home DIR serve         the daemon
+  dutiful --home DIR letters       what came in, and why it was or was not answered
+
+Every list and show takes --json: one object a line, its keys are the columns of the audit view of the same name.
+Exit codes: 0 done, 1 it failed or there is a problem, 2 the command line was not understood.";
+
 /// Lets AI agents work by email: every letter answered exactly once, every step kept.
 #[derive(Debug, Parser)]
-#[command(name = "dutiful", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "dutiful", version, arg_required_else_help = true, max_term_width = 100, after_help = FIRST_STEPS)]
 struct Arguments {
     /// The folder with dutiful.toml, agents/, duties/ and data/; the current folder when left out.
     #[arg(long, global = true, env = "DUTIFUL_HOME", value_name = "DIR")]
@@ -42,21 +54,21 @@ enum Command {
     Check(check::Check),
     /// Run the daemon: SIGTERM drains, SIGHUP reloads.
     Serve(serve::Serve),
-    /// List the agents.
+    /// List the agents: whether they are on, their mailbox, model, addresses and tools.
     Agents(agents::Agents),
     /// List an agent's tools, and why a tool is off.
     Tools(agents::Tools),
     /// Switch a tool, an agent, a duty or all sending off or on, at once and durably.
     Switch(switch::SwitchCommand),
-    /// List runs.
+    /// List runs, one for each letter that was worked on.
     Runs(runs::Runs),
     /// Show one run whole: prompt, rounds, tool calls, letters, cost.
     Run(runs::Run),
-    /// List all letters that came in, each with its verdict and reason.
+    /// List all that came in, each with its verdict and reason.
     Letters(letters::Letters),
-    /// Show one letter, or act on it.
+    /// Show one letter that came in, or act on it.
     Letter(letters::Letter),
-    /// List conversations.
+    /// List conversations: their agent, participants, and whether they are held.
     Threads(threads::Threads),
     /// Show one conversation, hold it or release it.
     Thread(threads::Thread),

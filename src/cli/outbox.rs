@@ -1,15 +1,20 @@
 //! `outbox`: all that goes out, and what an operator may do to it.
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use chrono::Utc;
 use clap::Args;
 
 use super::home::Home;
 use super::print;
 use super::runs::{Since, runtime};
+use crate::events::Events;
+use crate::gateway::GatewayOutbox;
 use crate::run::OutgoingId;
-use crate::store::{Filter, OutgoingChange, View};
+use crate::store::{Filter, OutgoingChange, Row, Store, View};
 
 const COLUMNS: [&str; 9] = ["id", "queued_at", "kind", "recipient", "status", "attempts", "sent_at", "subject", "error"];
 
@@ -27,14 +32,17 @@ pub(super) struct Outbox {
     /// Try a failed or uncertain letter again.
     #[arg(long, group = "action", requires = "id")]
     retry: bool,
-    /// Take back a letter that has not left yet.
+    /// Take back a queued letter: it is held until you approve or reject it.
     #[arg(long, group = "action", requires = "id")]
     undo: bool,
+    /// Replace the text of a held letter by this file, in Markdown; "-" reads standard input.
+    #[arg(long, group = "action", requires = "id", value_name = "FILE")]
+    edit: Option<PathBuf>,
     /// Print the letter as it leaves, byte for byte.
     #[arg(long, group = "action", requires = "id")]
     raw: bool,
-    /// Only with this status: held, queued, sending, sent, uncertain, failed, rejected, bounced.
-    #[arg(long)]
+    /// Only with this status.
+    #[arg(long, value_parser = ["held", "queued", "sending", "sent", "uncertain", "failed", "rejected", "bounced"])]
     status: Option<String>,
     /// Only to this address.
     #[arg(long)]
@@ -86,24 +94,67 @@ impl Outbox {
 
     fn one(&self, home: &Home, id: i64) -> anyhow::Result<ExitCode> {
         let store = home.store()?;
+        let row = row_of(&store, id)?;
         if let Some(change) = self.change() {
+            let refusal = wanted(&change);
             let changed = runtime()?.block_on(store.change_outgoing(OutgoingId(id), change))?;
-            anyhow::ensure!(changed, "letter {id} is in no state for that: look at `dutiful outbox {id}`");
-            print::line(&format!("letter {id}: {}", home.wake()?));
+            anyhow::ensure!(changed, "letter {id} is {}: {refusal}", status(&row));
+            print::line(&format!("letter {id} is {}: {}", status(&row_of(&store, id)?), home.wake()?));
             return Ok(ExitCode::SUCCESS);
         }
-        let filter = Filter { id: Some(id.to_string()), ..Filter::default() };
-        let rows = store.rows(View::Outgoing, &filter)?;
-        let row = rows.first().with_context(|| format!("there is no letter {id} in the outbox: see `dutiful outbox`"))?;
+        if let Some(file) = &self.edit {
+            return edit(home, &store, OutgoingId(id), file);
+        }
         let content = store.outgoing_content(id)?;
         if self.raw {
             print::raw(&content.context("its bytes are no longer kept")?.1);
             return Ok(ExitCode::SUCCESS);
         }
-        print::record(row, self.json);
+        print::record(&row, self.json);
         if let (false, Some((text, _))) = (self.json, content) {
             print::line(&format!("\n{}", print::visible(&text)));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn row_of(store: &Store, id: i64) -> anyhow::Result<Row> {
+    let filter = Filter { id: Some(id.to_string()), ..Filter::default() };
+    let row = store.rows(View::Outgoing, &filter)?.into_iter().next();
+    row.with_context(|| format!("there is no letter {id} in the outbox: see `dutiful outbox`"))
+}
+
+fn status(row: &Row) -> &str {
+    row.get("status").and_then(serde_json::Value::as_str).unwrap_or("-")
+}
+
+/// The state in which a letter can be changed so.
+fn wanted(change: &OutgoingChange) -> &'static str {
+    match change {
+        OutgoingChange::Approve => "only a held or uncertain one can be approved",
+        OutgoingChange::Reject => "only a held one can be rejected",
+        OutgoingChange::Retry => "only a failed or uncertain one can be tried again",
+        OutgoingChange::Undo => "only a queued one, which has not left yet, can be taken back",
+    }
+}
+
+/// Gives a held letter another text. It stays held.
+fn edit(home: &Home, store: &Store, id: OutgoingId, file: &Path) -> anyhow::Result<ExitCode> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        text
+    } else {
+        std::fs::read_to_string(file).with_context(|| file.display().to_string())?
+    };
+    let held = store.held_outgoing(id)?;
+    let (agent, kind, old) = held.with_context(|| format!("letter {id} is not held: only a held letter can be edited"))?;
+    let config = home.checked()?;
+    let agent = agent.and_then(|agent| config.agents.get(&agent));
+    let outbox = GatewayOutbox::new(store.clone(), Events::default());
+    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), kind, &old, &text, Utc::now())?;
+    let changed = runtime()?.block_on(store.edit_outgoing(id, text, bytes))?;
+    anyhow::ensure!(changed, "letter {id} is not held any more");
+    print::line(&format!("letter {id}: its text is replaced; `dutiful outbox {id} --approve` lets it leave"));
+    Ok(ExitCode::SUCCESS)
 }

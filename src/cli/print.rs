@@ -6,18 +6,31 @@ use serde_json::Value;
 
 use crate::store::Row;
 
-/// Prints one line; a closed pipe ends the program quietly, as it does for every Unix tool.
-pub(super) fn line(text: &str) {
-    if writeln!(std::io::stdout(), "{text}").is_err() {
-        std::process::exit(0);
-    }
+/// How this program was called, for what an operator is told to type next.
+pub(super) fn program() -> String {
+    std::env::args().next().filter(|name| !name.is_empty()).unwrap_or_else(|| "dutiful".to_owned())
 }
 
-/// Prints text without a line end, at once.
+/// Prints one line.
+pub(super) fn line(text: &str) {
+    written(writeln!(std::io::stdout(), "{text}"));
+}
+
+/// Prints bytes as they are, at once.
 pub(super) fn raw(bytes: &[u8]) {
     let mut out = std::io::stdout();
-    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+    written(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
+/// A closed pipe ends the program quietly, as it does for every Unix tool; a full disk is a failure.
+fn written(result: std::io::Result<()>) {
+    match result {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(failure) => {
+            error(&anyhow::Error::new(failure).context("the output could not be written"));
+            std::process::exit(1);
+        }
     }
 }
 
@@ -83,6 +96,9 @@ fn cell(row: &Row, column: &str) -> String {
     let text = match row.get(column) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join(", ")
+        }
         Some(other) => other.to_string(),
     };
     visible(&text).replace(['\n', '\t'], " ")

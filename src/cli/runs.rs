@@ -12,7 +12,7 @@ use super::home::Home;
 use super::print;
 use crate::chat::{Block, Message};
 use crate::run::RunId;
-use crate::store::{Filter, Step, Store, View};
+use crate::store::{Filter, Purpose, ReplySource, Row, Step, Store, View};
 
 const COLUMNS: [&str; 10] = ["id", "started_at", "door", "agent", "thread_id", "status", "outcome", "rounds", "cost", "error"];
 
@@ -51,11 +51,11 @@ pub(super) struct Runs {
     /// Only this agent's.
     #[arg(long)]
     agent: Option<String>,
-    /// Only through this door: reactive, proactive, console, child.
-    #[arg(long)]
+    /// Only through this door.
+    #[arg(long, value_parser = ["reactive", "proactive", "console", "child"])]
     door: Option<String>,
-    /// Only with this status: queued, running, needs_input, done, failed, cancelled, expired.
-    #[arg(long)]
+    /// Only with this status.
+    #[arg(long, value_parser = ["queued", "running", "needs_input", "done", "failed", "cancelled", "expired"])]
     status: Option<String>,
     /// Only for letters from this address.
     #[arg(long)]
@@ -110,7 +110,8 @@ pub(super) struct Run {
     /// End it: nothing more is done and no reply goes out.
     #[arg(long)]
     cancel: bool,
-    /// One JSON object.
+    /// One JSON object: the run's columns, and under steps, tool_calls and outgoing what it did. With --follow one
+    /// object for each event.
     #[arg(long)]
     json: bool,
 }
@@ -136,15 +137,14 @@ impl Run {
         let filter = Filter { run: Some(self.id.clone()), ..Filter::default() };
         let mut shown = 0;
         loop {
-            row_of(store, &self.id)?;
+            // The status first: the events of a run that has ended are then all there.
+            let run = row_of(store, &self.id)?;
             let events = store.rows(View::Events, &filter)?;
             for event in events.iter().skip(shown) {
-                let row = std::slice::from_ref(event);
-                print::rows(row, &["at", "kind", "data"], true);
+                show_event(event, self.json);
             }
             shown = events.len();
-            let status = row_of(store, &self.id)?.get("status").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if !matches!(status.as_str(), "queued" | "running") {
+            if !matches!(run.get("status").and_then(Value::as_str), Some("queued" | "running")) {
                 return Ok(ExitCode::SUCCESS);
             }
             std::thread::sleep(std::time::Duration::from_millis(250));
@@ -152,7 +152,16 @@ impl Run {
     }
 }
 
-fn row_of(store: &Store, id: &str) -> anyhow::Result<crate::store::Row> {
+fn show_event(event: &Row, json: bool) {
+    if json {
+        print::record(event, true);
+        return;
+    }
+    let text = |column: &str| event.get(column).and_then(Value::as_str).unwrap_or_default();
+    print::line(&format!("{}  {:18}  {}", text("at"), text("kind"), print::visible(text("data"))));
+}
+
+fn row_of(store: &Store, id: &str) -> anyhow::Result<Row> {
     let filter = Filter { id: Some(id.to_owned()), ..Filter::default() };
     store.rows(View::Runs, &filter)?.into_iter().next().with_context(|| format!("there is no run {id}: see `dutiful runs`"))
 }
@@ -197,7 +206,7 @@ fn show_step(step: &Step) {
         }
         Step::ModelRequested { purpose, request_hash } => {
             let short: String = request_hash.chars().take(12).collect();
-            print::line(&format!("── model asked ({purpose:?}, request {short})"));
+            print::line(&format!("── model asked ({}, request {short})", purpose_word(*purpose)));
         }
         Step::ModelResponded { reply, cost, attempts, .. } => {
             let usage = reply.usage;
@@ -205,7 +214,7 @@ fn show_step(step: &Step) {
                 "── model answered: {} in, {} out, cost {cost} millionths, {attempts} attempt(s), stop {}",
                 usage.input_total(),
                 usage.output,
-                reply.raw_stop.as_deref().unwrap_or("-")
+                print::visible(reply.raw_stop.as_deref().unwrap_or("-"))
             ));
             show_message(&reply.message);
         }
@@ -226,9 +235,25 @@ fn show_step(step: &Step) {
         }
         Step::Escalated { reason } => print::line(&format!("── escalated: {}", print::visible(reason))),
         Step::ReplyReady { body, outcome, source } => {
-            print::line(&format!("── reply ({outcome}, {source:?})\n{}", print::visible(body)));
+            print::line(&format!("── reply ({outcome}, {})\n{}", source_words(*source), print::visible(body)));
         }
         Step::Closed(close) => print::line(&format!("── closed: {} {}", close.status, close.outcome)),
+    }
+}
+
+fn purpose_word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Round => "round",
+        Purpose::Closing => "closing call",
+    }
+}
+
+fn source_words(source: ReplySource) -> &'static str {
+    match source {
+        ReplySource::Final => "the model's last text",
+        ReplySource::Closing => "the closing call's text",
+        ReplySource::Earlier => "an earlier text without tool calls",
+        ReplySource::Fallback => "the fallback reply",
     }
 }
 

@@ -33,9 +33,14 @@ pub(super) fn serve(config: Config, options: daemon::Options) -> anyhow::Result<
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(daemon::run(config, options));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    if let Err(error) = &ended {
-        tracing::error!("the daemon ended: {error:#}");
-    }
+    // The log goes to standard error too: it is told once.
+    let code = match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("the daemon ended: {error:#}");
+            ExitCode::FAILURE
+        }
+    };
     drop(guards);
-    ended.map(|()| ExitCode::SUCCESS)
+    Ok(code)
 }

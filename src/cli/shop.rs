@@ -21,7 +21,7 @@ macro_rules! shipped {
     (@) => { false };
 }
 
-const FILES: [Shipped; 11] = shipped![
+const FILES: [Shipped; 14] = shipped![
     "agents/sundae.toml" from "agents/sundae.toml",
     "agents/scout.toml" from "agents/scout.toml",
     "rules.toml" from "deploy/shop/rules.toml",
@@ -33,10 +33,16 @@ const FILES: [Shipped; 11] = shipped![
     "bin/order-status" from "deploy/shop/bin/order-status" program,
     "bin/redeem-points" from "deploy/shop/bin/redeem-points" program,
     "letters/flavours.eml" from "deploy/shop/letters/flavours.eml",
+    "letters/free-tub.eml" from "deploy/shop/letters/free-tub.eml",
+    "letters/not-my-order.eml" from "deploy/shop/letters/not-my-order.eml",
+    "letters/out-of-office.eml" from "deploy/shop/letters/out-of-office.eml",
 ];
 
 /// The letter that the demo sends itself: it needs the customer's record and a tool.
 pub(super) const LETTER: &str = include_str!("../../deploy/shop/letters/order.eml");
+
+/// What stands in its Message-ID before the @.
+pub(super) const LETTER_ID: &str = "order-1042-question";
 
 /// The demo's settings.
 pub(super) const DEMO_SETTINGS: &str = include_str!("../../deploy/shop/dutiful.toml");
@@ -54,7 +60,8 @@ pub(super) fn write(home: &Path, settings: &str) -> anyhow::Result<()> {
     }
     write_new(&home.join("letters/order.eml"), LETTER, 0o644)?;
     fs::create_dir_all(home.join("duties"))?;
-    write_new(&home.join("dutiful.toml"), settings, 0o600)
+    // No secret stands in it, and a service runs as another user than the one who wrote it.
+    write_new(&home.join("dutiful.toml"), settings, 0o644)
 }
 
 fn write_new(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {

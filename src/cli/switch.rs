@@ -18,7 +18,7 @@ pub(super) struct SwitchCommand {
 
 #[derive(Debug, Subcommand)]
 enum Way {
-    /// Switch something off, now and until it is switched on.
+    /// Switch something off: at once, also for runs in flight, and until it is switched on.
     Off(What),
     /// Switch it on again.
     On(What),
@@ -33,9 +33,9 @@ enum Way {
 /// What is switched.
 #[derive(Debug, Args)]
 struct What {
-    /// tool:NAME, agent:NAME, duty:NAME or sending.
+    /// tool:NAME, agent:NAME, duty:NAME or sending (all letters of all agents).
     what: String,
-    /// For this agent only (tools).
+    /// For this agent only; goes with tool:NAME.
     #[arg(long)]
     agent: Option<String>,
 }
@@ -48,7 +48,10 @@ impl SwitchCommand {
             Way::List { json } => return list(home, json),
         };
         let switch = parsed(what)?;
-        let store = home.store()?;
+        if let Some(doubt) = doubt(home, &switch) {
+            print::remark(&format!("warning: {doubt}"));
+        }
+        let store = home.store_for_switch()?;
         let changed = runtime()?.block_on(store.set_switch(&switch, off))?;
         let word = if off { "off" } else { "on" };
         let effect = home.wake()?;
@@ -62,6 +65,33 @@ fn list(home: &Home, json: bool) -> anyhow::Result<ExitCode> {
         print::line(&if json { serde_json::json!({ "off": off }).to_string() } else { off });
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What speaks against this name, if the files can be read: it may be a slip, or the name of a tool that comes later.
+fn doubt(home: &Home, switch: &Switch) -> Option<String> {
+    let config = home.config().ok()?;
+    let unknown_agent =
+        |name: &String| (!config.agents.contains_key(name)).then(|| format!("there is no agent \"{name}\": see `dutiful agents`"));
+    match switch {
+        Switch::Tool { agent: Some(agent), .. } if !config.agents.contains_key(agent) => unknown_agent(agent),
+        Switch::Tool { name, agent } => {
+            let asked = config.agents.values().filter(|each| agent.as_ref().is_none_or(|agent| *agent == each.name));
+            let granted = asked.flat_map(|agent| agent.tools.eager.iter().chain(&agent.tools.deferred));
+            let whose = agent.as_ref().map_or("no agent has a tool".to_owned(), |agent| format!("the agent {agent} has no tool"));
+            (!may_be_granted(granted, name)).then(|| format!("{whose} named \"{name}\": see `dutiful tools`"))
+        }
+        Switch::Agent(name) => unknown_agent(name),
+        Switch::Duty(name) => {
+            let file = home.folder().join("duties").join(format!("{name}.toml"));
+            (!file.is_file()).then(|| format!("there is no duty \"{name}\" in {}", home.folder().join("duties").display()))
+        }
+        Switch::Sending => None,
+    }
+}
+
+/// `read_result` comes by itself with any other tool; `SERVER__*` grants every tool of a server.
+fn may_be_granted<'a>(mut granted: impl Iterator<Item = &'a String>, name: &str) -> bool {
+    granted.any(|grant| grant == name || name == "read_result" || grant.strip_suffix('*').is_some_and(|start| name.starts_with(start)))
 }
 
 fn parsed(what: What) -> anyhow::Result<Switch> {

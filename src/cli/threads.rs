@@ -20,7 +20,7 @@ pub(super) struct Threads {
     #[arg(long)]
     agent: Option<String>,
     /// Only open or held ones.
-    #[arg(long)]
+    #[arg(long, value_parser = ["open", "held"])]
     status: Option<String>,
     /// At most so many, the newest.
     #[arg(long, default_value_t = 50)]
@@ -61,7 +61,8 @@ impl Thread {
             let state = if self.hold { ThreadState::Held("held by the operator".to_owned()) } else { ThreadState::Open };
             let changed = runtime()?.block_on(store.set_thread(ThreadId(self.id), state))?;
             anyhow::ensure!(changed, "there is no thread {}: see `dutiful threads`", self.id);
-            print::line(&format!("thread {}: {}", self.id, home.wake()?));
+            let word = if self.hold { "held" } else { "open" };
+            print::line(&format!("thread {} is {word}: {}", self.id, home.wake()?));
             return Ok(ExitCode::SUCCESS);
         }
         let filter = Filter { id: Some(self.id.to_string()), ..Filter::default() };

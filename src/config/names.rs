@@ -6,13 +6,12 @@ use std::collections::BTreeSet;
 use super::read::{Entry, nearest, quoted};
 
 /// Built-in tools of this version.
-pub(super) const BUILT_IN_TOOLS: &[&str] = &["send_email", "read_thread", "escalate"];
+pub(super) const BUILT_IN_TOOLS: &[&str] = &["send_email", "read_thread", "escalate", "read_result"];
 
 /// Built-in tools of later versions: known names, so that a file may already grant them.
 pub(super) const LATER_TOOLS: &[&str] = &[
     "tool_search",
     "call_tool",
-    "read_result",
     "ask_user_question",
     "nothing_to_report",
     "todo",

@@ -49,7 +49,6 @@ impl CurrentSnapshot {
 
     /// Resolves with the next replacement; calls to [`CurrentSnapshot::replace`] count from this call on.
     pub fn changed(&self) -> impl Future<Output = ()> + use<> {
-        let changed = Arc::clone(&self.changed).notified_owned();
-        async move { changed.await }
+        Arc::clone(&self.changed).notified_owned()
     }
 }

@@ -121,13 +121,12 @@ impl MailboxGateway {
 
     /// Parses a letter and prepares its verdict.
     fn judge(&self) -> Judge {
-        let border =
-            Arc::new(Border {
-                mailbox: self.mailbox.as_ref().clone(),
-                agents: self.agents.clone(),
-                limits: self.settings.limits.clone(),
-                install_id: self.store.install_id().to_owned(),
-            });
+        let border = Arc::new(Border {
+            mailbox: self.mailbox.as_ref().clone(),
+            agents: self.agents.clone(),
+            limits: self.settings.limits.clone(),
+            install_id: self.store.install_id().to_owned(),
+        });
         let caps = ParseCaps::with_letter_bytes(self.settings.limits.letter_bytes);
         Arc::new(move |letter| judged(&border, &caps, letter))
     }
@@ -172,7 +171,8 @@ fn look_into(folder: SentFolder) -> LookForSent {
 pub async fn try_receiving(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::ClientConfig>) -> anyhow::Result<()> {
     match &mailbox.receive {
         Receive::Maildir(path) => {
-            anyhow::ensure!(path.is_dir(), "{} does not exist yet: `serve` makes it", path.display());
+            // What is missing, `serve` makes.
+            anyhow::ensure!(path.is_dir() || !path.exists(), "{} is no folder", path.display());
             Ok(())
         }
         Receive::Imap(server) => {

@@ -44,11 +44,7 @@ pub struct Stop {
 impl Stop {
     /// The same for one run, which can also be ended alone: its tokens are children of these.
     pub fn for_run(&self) -> Stop {
-        Stop {
-            draining: self.draining.child_token(),
-            aborting: self.aborting.child_token(),
-            cancelled: self.cancelled.child_token(),
-        }
+        Stop { draining: self.draining.child_token(), aborting: self.aborting.child_token(), cancelled: self.cancelled.child_token() }
     }
 }
 

@@ -174,9 +174,8 @@ impl Store {
     pub async fn request_cancel(&self, run: &RunId) -> Result<bool, StoreError> {
         let run = run.clone();
         self.write(move |writing| {
-            let mut query = writing
-                .sql
-                .prepare_cached("UPDATE runs SET cancel_at = coalesce(cancel_at, ?2) WHERE id = ?1 AND status = 'running'")?;
+            let mut query =
+                writing.sql.prepare_cached("UPDATE runs SET cancel_at = coalesce(cancel_at, ?2) WHERE id = ?1 AND status = 'running'")?;
             let found = query.execute((run.as_str(), Stamp::now()))? > 0;
             if found {
                 writing.wake_letters();

@@ -12,9 +12,17 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod commands;
+mod keeps_customers_apart;
+mod keeps_secrets;
+mod keeps_the_mailbox_in_order;
+mod obeys_the_operator;
 mod recovers_at_every_commit;
+mod refuses_machines;
+mod runs_tools;
 mod shop;
 mod survives_kills;
+mod survives_outages;
 mod survives_restart;
 mod world;
 mod world_holds;

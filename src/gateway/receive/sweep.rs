@@ -94,6 +94,8 @@ impl Folder {
         match known {
             None => {
                 tracing::info!(mailbox = name, uidvalidity, uid = top, "first start: what lies here stays unanswered");
+                let now = u32::try_from(Utc::now().timestamp()).unwrap_or(0);
+                store.set_cursor(&name, &begun_key(&folder), Cursor { uidvalidity, uid: now }).await?;
                 store.set_cursor(&name, &folder, Cursor { uidvalidity, uid: top }).await?;
             }
             Some(cursor) if cursor.uidvalidity != uidvalidity => {
@@ -124,13 +126,16 @@ impl Folder {
     async fn rescan(&mut self, session: &mut Session, receiver: &mut Receiver, to: Cursor) -> Result<(), SweepError> {
         let (name, folder) = (receiver.mailbox.name.clone(), receiver.mailbox.folder.clone());
         let since = receiver.intake.store.last_received(&name)?.unwrap_or_else(Utc::now) - TimeDelta::hours(1);
+        // What lay here at the first start is old, however soon after it this happens.
+        let begun = receiver.intake.store.cursor(&name, &begun_key(&folder)).await?;
+        let begun = begun.and_then(|begun| DateTime::from_timestamp(i64::from(begun.uid), 0));
         // SINCE compares days in the server's zone: one day more, and the exact time below.
         let found = session.search(&format!("SINCE {}", (since - TimeDelta::days(1)).format("%-d-%b-%Y"))).await?;
         let found: Vec<u32> = found.into_iter().filter(|uid| *uid <= to.uid).collect();
         for window in found.chunks(WINDOW) {
             let facts = session.facts(&uid_set(window.iter().copied())).await?;
             for facts in facts.into_iter().filter(|facts| window.contains(&facts.uid) && !facts.deleted) {
-                if facts.received_at.is_some_and(|at| at <= since) {
+                if facts.received_at.is_some_and(|at| at <= since || begun.is_some_and(|begun| at < begun)) {
                     continue;
                 }
                 for letter in self.fetch(session, receiver, to.uidvalidity, &[facts]).await? {
@@ -382,6 +387,11 @@ async fn top(session: &mut Session, folder: &str, selected: Selected) -> Result<
 /// Under this name the store keeps that a rescan is not through, and up to which UID it goes.
 fn rescan_key(folder: &str) -> String {
     format!("{folder}\u{1}rescan")
+}
+
+/// Under this name the store keeps, in place of a UID, the second of the first start.
+fn begun_key(folder: &str) -> String {
+    format!("{folder}\u{1}begun")
 }
 
 fn raw_letter(receiver: &Receiver, uidvalidity: u32, facts: Facts, raw: Vec<u8>, unread: Option<&'static str>) -> RawLetter {

@@ -25,9 +25,8 @@ use crate::mail::{MessageId, OutgoingKind};
 use crate::run::EventKind;
 use crate::store::{ClaimedOutgoing, Sent, Store, StoreError};
 
-/// How many letters a lane owns at once. What a crash finds owned is in doubt, so the number is small; a
-/// mailbox that holds its doubtful letters owns one at a time.
-const BATCH: usize = 4;
+/// How many letters a lane sends before it looks after those in doubt again.
+const LETTERS_A_ROUND: usize = 16;
 
 /// Nothing is waited for longer, whatever was or was not announced.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -122,13 +121,6 @@ impl Sender {
         Arc::clone(&self.warm)
     }
 
-    fn batch(&self) -> usize {
-        match self.mailbox.on_uncertain {
-            OnUncertain::ResendOnce => BATCH,
-            OnUncertain::Hold => 1,
-        }
-    }
-
     fn health(&self) -> std::sync::MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +142,7 @@ pub async fn serve(sender: Sender, stop: CancellationToken) {
 struct StoreFailed;
 
 /// One connection's worth of sending. The first lane also looks after what is in doubt; the second helps
-/// when there is more than one batch.
+/// when there is more than one letter.
 struct Lane<'a> {
     sender: &'a Sender,
     session: Option<Session>,
@@ -190,33 +182,43 @@ impl Lane<'_> {
         self.hang_up().await;
     }
 
-    /// One round: doubtful letters, then a batch. Gives how many letters were dealt with.
+    /// One round: doubtful letters, then due ones. Gives how many letters were dealt with. A lane owns one
+    /// letter at a time, since what a crash finds owned is in doubt; settling one and claiming the next
+    /// shares a commit.
     async fn work(&mut self, stop: &CancellationToken) -> Result<usize, StoreFailed> {
         if !self.first && !self.sender.first_is_busy.load(Ordering::Relaxed) {
             return Ok(0);
         }
-        let looked_into = if self.first { self.look_into_doubtful(stop).await? } else { 0 };
+        let mut count = if self.first { self.look_into_doubtful(stop).await? } else { 0 };
         if self.sender.rests_until().is_some() {
-            return Ok(looked_into);
+            return Ok(count);
         }
-        let limit = self.sender.batch();
-        let batch = match self.sender.store.claim_outgoing(&self.sender.mailbox.name, Utc::now(), limit).await {
-            Ok(batch) => batch,
-            Err(error) => return retry_or_fail("claim", &error).await.map(|()| looked_into),
-        };
-        if self.first && batch.len() == limit {
+        let last = count + LETTERS_A_ROUND;
+        let mut next = self.claim().await?;
+        if self.first && next.is_some() {
             self.sender.overflow.notify_one();
         }
-        let count = batch.len();
-        for letter in batch {
+        while let Some(letter) = next {
+            count += 1;
             let sent = if stop.is_cancelled() || self.sender.rests_until().is_some() {
                 Sent::Unreached { at: Utc::now(), error: "not tried".to_owned() }
             } else {
                 self.attempt(&letter).await
             };
-            self.settle(&letter, sent, stop).await?;
+            let goes_on = count < last && !stop.is_cancelled() && self.sender.rests_until().is_none();
+            let claim = async { if goes_on { self.claim().await } else { Ok(None) } };
+            let (settled, claimed) = futures_util::future::join(self.settle(&letter, sent, stop), claim).await;
+            settled?;
+            next = claimed?;
         }
-        Ok(looked_into + count)
+        Ok(count)
+    }
+
+    async fn claim(&self) -> Result<Option<ClaimedOutgoing>, StoreFailed> {
+        match self.sender.store.claim_outgoing(&self.sender.mailbox.name, Utc::now(), 1).await {
+            Ok(claimed) => Ok(claimed.into_iter().next()),
+            Err(error) => retry_or_fail("claim", &error).await.map(|()| None),
+        }
     }
 
     /// How long nothing can happen by itself.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::{Watch, until};
+
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// A running daemon; killed when dropped.
@@ -21,6 +23,17 @@ impl Daemon {
     /// Starts it as systemd would, with a notify socket, and waits for `READY=1`.
     #[track_caller]
     pub fn start(home: &Path, folder: &Path) -> Daemon {
+        let (mut daemon, notices) = Daemon::spawn(home, folder);
+        daemon.wait_until_ready(&notices);
+        daemon
+    }
+
+    /// Starts it and does not wait.
+    pub fn start_unready(home: &Path, folder: &Path) -> Daemon {
+        Daemon::spawn(home, folder).0
+    }
+
+    fn spawn(home: &Path, folder: &Path) -> (Daemon, UnixDatagram) {
         let socket = folder.join("notify");
         // The socket of an earlier start, if any.
         fs::remove_file(&socket).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }).unwrap();
@@ -37,9 +50,7 @@ impl Daemon {
             .stderr(output)
             .spawn()
             .unwrap();
-        let mut daemon = Daemon { child, log };
-        daemon.wait_until_ready(&notices);
-        daemon
+        (Daemon { child, log }, notices)
     }
 
     #[track_caller]
@@ -70,6 +81,31 @@ impl Daemon {
     pub fn terminate(mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap()
+    }
+
+    /// SIGTERM, without waiting for the end.
+    pub fn ask_to_end(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// SIGHUP: takes its files anew.
+    pub fn reload(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
+    }
+
+    /// The processor time it has used, in hundredths of a second.
+    pub fn processor_time(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // Counted after the name, which may hold anything: user and system time are the 12th and 13th.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+
+    /// Waits until its log holds a text.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        let watch = Watch::on(self.log.parent().unwrap());
+        until(&watch, &format!("{text:?} in the daemon's log"), || self.log().contains(text).then_some(()));
     }
 
     /// All that it wrote.

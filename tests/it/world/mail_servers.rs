@@ -57,7 +57,7 @@ impl MailServers {
     pub fn own() -> Option<MailServers> {
         let shared = MailServers::shared()?;
         let folder = tempfile::Builder::new().prefix("dutiful-test.").tempdir_in("/tmp").unwrap();
-        control(&shared.settings["CONTROL"], "up", folder.path());
+        control(&shared.settings["CONTROL"], "up", folder.path(), None);
         Some(MailServers { settings: read_settings(&folder.path().join("settings")), folder: Some(folder) })
     }
 
@@ -78,7 +78,20 @@ impl MailServers {
 
     /// Its folder on the server's disk.
     pub fn inbox(&self, account: &Account) -> Maildir {
-        Maildir::of_server(PathBuf::from(&self.settings["MAIL_ROOT"]).join("example.test").join(&account.local).join("Maildir"))
+        self.inbox_of(&account.address())
+    }
+
+    /// The folder of any address.
+    pub fn inbox_of(&self, address: &str) -> Maildir {
+        let (local, domain) = address.split_once('@').unwrap();
+        Maildir::of_server(PathBuf::from(&self.settings["MAIL_ROOT"]).join(domain).join(local).join("Maildir"))
+    }
+
+    /// Another folder of it, by its name on the disk.
+    pub fn folder(&self, account: &Account, name: &str) -> Maildir {
+        Maildir::of_server(
+            PathBuf::from(&self.settings["MAIL_ROOT"]).join("example.test").join(&account.local).join(format!("Maildir/.{name}")),
+        )
     }
 
     /// Every mailbox of a domain elsewhere.
@@ -104,10 +117,24 @@ impl MailServers {
         session.expect("221");
     }
 
-    /// `stop-imap`, `start-imap`, `stop-smtp`, `start-smtp` or `flush`, of this test's own servers.
+    /// `stop-imap`, `start-imap`, `cut-imap`, `stop-smtp`, `start-smtp` or `flush`, of this test's own servers.
     pub fn control(&self, word: &str) {
-        let folder = self.folder.as_ref().expect("only a test's own servers are stopped and started");
-        control(&self.settings["CONTROL"], word, folder.path());
+        control(&self.settings["CONTROL"], word, self.own_folder(), None);
+    }
+
+    /// Gives the account's INBOX another UIDVALIDITY, while the IMAP server is stopped.
+    pub fn change_uidvalidity(&self, account: &Account) {
+        control(&self.settings["CONTROL"], "new-uidvalidity", self.own_folder(), Some(&account.local));
+    }
+
+    /// How many lines of the IMAP server's log hold all of these texts.
+    pub fn imap_log_lines(&self, texts: &[&str]) -> usize {
+        let log = fs::read(Path::new(&self.settings["DIR"]).join("log/dovecot.log")).unwrap();
+        String::from_utf8_lossy(&log).lines().filter(|line| texts.iter().all(|text| line.contains(text))).count()
+    }
+
+    fn own_folder(&self) -> &Path {
+        self.folder.as_ref().expect("only a test's own servers are stopped and started").path()
     }
 }
 
@@ -131,9 +158,9 @@ fn read_settings(path: &Path) -> BTreeMap<String, String> {
     text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-fn control(script: &str, word: &str, folder: &Path) {
+fn control(script: &str, word: &str, folder: &Path, account: Option<&str>) {
     let mut words = script.split(' ');
-    let status = Command::new(words.next().unwrap()).args(words).arg(word).arg(folder).status().unwrap();
+    let status = Command::new(words.next().unwrap()).args(words).arg(word).arg(folder).args(account).status().unwrap();
     assert!(status.success(), "{script} {word} {} ended with {status}", folder.display());
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Watch, until};
@@ -55,6 +56,34 @@ impl Maildir {
             .filter_map(|file| fs::read(file).ok())
             .map(|bytes| Arrived { text: String::from_utf8_lossy(&bytes).into_owned() })
             .collect()
+    }
+
+    /// The names of its letters' files.
+    pub fn names(&self) -> Vec<String> {
+        let folders = ["new", "cur"].iter().filter_map(|folder| fs::read_dir(self.path.join(folder)).ok());
+        folders.flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// Waits until a letter's file has such a name.
+    #[track_caller]
+    pub fn wait_for_name(&self, what: &str, fits: impl Fn(&str) -> bool) {
+        let watch = Watch::on(&self.path.join("cur"));
+        until(&watch, what, || self.names().iter().any(|name| fits(name)).then_some(()));
+    }
+
+    /// A file that the server keeps beside the letters.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path.join(name)).unwrap()
+    }
+
+    /// Makes what lies in it so old, in the words of `touch`.
+    pub fn make_older(&self, when: &str) {
+        for folder in ["new", "cur"] {
+            for entry in fs::read_dir(self.path.join(folder)).unwrap() {
+                let touched = Command::new("touch").arg("--date").arg(when).arg(entry.unwrap().path()).status().unwrap();
+                assert!(touched.success());
+            }
+        }
     }
 
     /// Waits until at least so many letters lie in it, and gives all.

@@ -30,6 +30,8 @@ pub enum Said {
     Text(String),
     /// Asks for tools: names and arguments.
     Calls(Vec<(String, Value)>),
+    /// Says something and asks for one tool.
+    TextAndCall(String, String, Value),
     /// Fails at the wire, with this status.
     Status(u16),
 }
@@ -90,6 +92,11 @@ impl Said {
 }
 
 impl Asked {
+    /// Whether it may not ask for tools this time.
+    pub fn is_closing(&self) -> bool {
+        self.body["tool_choice"] == "none" || self.body["tool_choice"]["type"] == "none"
+    }
+
     /// Everything that the model was shown, as one text.
     pub fn everything(&self) -> String {
         self.body.to_string()

@@ -167,31 +167,33 @@ fn pieces(text: &str) -> Vec<String> {
     characters.chunks(PIECE).map(|piece| piece.iter().collect()).collect()
 }
 
+/// What is said and what is asked for.
+fn parts(said: &Said) -> (&str, Vec<(&str, &Value)>) {
+    match said {
+        Said::Text(text) => (text, Vec::new()),
+        Said::Calls(calls) => ("", calls.iter().map(|(name, arguments)| (name.as_str(), arguments)).collect()),
+        Said::TextAndCall(text, name, arguments) => (text, vec![(name, arguments)]),
+        Said::Status(_) => unreachable!("a status is no stream"),
+    }
+}
+
 fn openai_reply(asked: &Asked, said: &Said) -> Vec<String> {
     let chunk = |delta: Value, finish: Value| {
         json!({ "id": format!("chatcmpl-{}", asked.number), "object": "chat.completion.chunk", "created": 1_700_000_000, "model": asked.body["model"],
                 "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] })
     };
     let mut chunks = vec![chunk(json!({ "role": "assistant", "content": "" }), Value::Null)];
-    let finish = match said {
-        Said::Calls(calls) => {
-            for (index, (name, arguments)) in calls.iter().enumerate() {
-                let id = format!("call_{}_{index}", asked.number);
-                let head = json!({ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
-                chunks.push(chunk(json!({ "tool_calls": [head] }), Value::Null));
-                for piece in pieces(&arguments.to_string()) {
-                    chunks.push(chunk(json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] }), Value::Null));
-                }
-            }
-            "tool_calls"
+    let (text, calls) = parts(said);
+    chunks.extend(pieces(text).into_iter().map(|piece| chunk(json!({ "content": piece }), Value::Null)));
+    for (index, (name, arguments)) in calls.iter().enumerate() {
+        let id = format!("call_{}_{index}", asked.number);
+        let head = json!({ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } });
+        chunks.push(chunk(json!({ "tool_calls": [head] }), Value::Null));
+        for piece in pieces(&arguments.to_string()) {
+            chunks.push(chunk(json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] }), Value::Null));
         }
-        Said::Text(text) => {
-            chunks.extend(pieces(text).into_iter().map(|piece| chunk(json!({ "content": piece }), Value::Null)));
-            "stop"
-        }
-        Said::Status(_) => unreachable!("a status is no stream"),
-    };
-    chunks.push(chunk(json!({}), json!(finish)));
+    }
+    chunks.push(chunk(json!({}), json!(if calls.is_empty() { "stop" } else { "tool_calls" })));
     if asked.body["stream_options"]["include_usage"] == true {
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 });
         chunks
@@ -211,23 +213,18 @@ fn anthropic_reply(asked: &Asked, said: &Said) -> Vec<String> {
         events.extend(deltas.into_iter().map(|delta| json!({ "type": "content_block_delta", "index": index, "delta": delta })));
         events.push(json!({ "type": "content_block_stop", "index": index }));
     };
-    let stop = match said {
-        Said::Calls(calls) => {
-            for (index, (name, arguments)) in calls.iter().enumerate() {
-                let start = json!({ "type": "tool_use", "id": format!("toolu_{}_{index}", asked.number), "name": name, "input": {} });
-                let deltas =
-                    pieces(&arguments.to_string()).into_iter().map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
-                block(index, start, deltas.collect());
-            }
-            "tool_use"
-        }
-        Said::Text(text) => {
-            let deltas = pieces(text).into_iter().map(|piece| json!({ "type": "text_delta", "text": piece }));
-            block(0, json!({ "type": "text", "text": "" }), deltas.collect());
-            "end_turn"
-        }
-        Said::Status(_) => unreachable!("a status is no stream"),
-    };
+    let (text, calls) = parts(said);
+    if !text.is_empty() {
+        let deltas = pieces(text).into_iter().map(|piece| json!({ "type": "text_delta", "text": piece }));
+        block(0, json!({ "type": "text", "text": "" }), deltas.collect());
+    }
+    for (index, (name, arguments)) in calls.iter().enumerate() {
+        let index = index + usize::from(!text.is_empty());
+        let start = json!({ "type": "tool_use", "id": format!("toolu_{}_{index}", asked.number), "name": name, "input": {} });
+        let deltas = pieces(&arguments.to_string()).into_iter().map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+        block(index, start, deltas.collect());
+    }
+    let stop = if calls.is_empty() { "end_turn" } else { "tool_use" };
     events.push(
         json!({ "type": "message_delta", "delta": { "stop_reason": stop, "stop_sequence": null }, "usage": { "output_tokens": 20 } }),
     );
