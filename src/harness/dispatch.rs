@@ -66,25 +66,22 @@ impl Dispatch<'_> {
             if round.finished.contains_key(&position) {
                 continue;
             }
-            // Its intent is written only when nothing stands before it any more: until then it has surely not run.
-            let alone = !self.is_repeatable(call);
-            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+            // Those before it are done before its intent is so much as pushed: a crash among them would else leave it
+            // unknown though it never ran (J3).
+            if self.has_effects(call) && !self.perform(journal, std::mem::take(&mut batch)).await? {
                 return Ok(false);
             }
             let Some(ready) = self.admit(journal, &round, position, call) else { continue };
             batch.push(ready);
-            if alone && !self.perform(journal, std::mem::take(&mut batch)).await? {
+            if self.has_effects(call) && !self.perform(journal, std::mem::take(&mut batch)).await? {
                 return Ok(false);
             }
         }
         self.perform(journal, batch).await
     }
 
-    fn is_repeatable(&self, call: &ToolCall) -> bool {
-        match self.job.tools.resolve(call) {
-            Resolved::Ready { tool, .. } => tool.spec().effect.is_repeatable(),
-            Resolved::Invalid { .. } => true,
-        }
+    fn has_effects(&self, call: &ToolCall) -> bool {
+        matches!(self.job.tools.resolve(call), Resolved::Ready { tool, .. } if !tool.spec().effect.is_repeatable())
     }
 
     /// Decides whether a call runs. If so its intent is pushed (and stands in the journal before the call
