@@ -1,5 +1,6 @@
 //! Builds all, spawns all, stops all. The only place that starts long-lived tasks.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Config, Problem};
 use crate::events::Events;
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
-use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices};
+use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices, Told};
 use crate::harness::Stop;
 use crate::inference::Models;
 use crate::run::EventKind;
@@ -32,6 +33,9 @@ const ALERTS: usize = 256;
 
 /// A task's end: none of them ends before it is told to, unless something is wrong.
 type Task = anyhow::Result<()>;
+
+/// How long an alert that could not be queued waits.
+const ALERT_RETRY: Duration = Duration::from_secs(5);
 
 /// One thing to tell the operator: key, subject, text.
 type AlertText = (String, String, String);
@@ -310,7 +314,8 @@ fn bind_socket(path: &Path) -> anyhow::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Writes alerts as letters to the operator, each thing once.
+/// Writes alerts as letters to the operator, each thing once. What cannot be queued, since the disk is full or
+/// the operator's mails of this hour are used up, is kept and tried again (security R8, R27).
 async fn write_alerts(
     mut alerts: mpsc::Receiver<AlertText>,
     store: Store,
@@ -318,18 +323,27 @@ async fn write_alerts(
     current: CurrentSnapshot,
     stop: CancellationToken,
 ) -> Task {
+    let mut waiting: VecDeque<AlertText> = VecDeque::new();
     loop {
-        let (key, subject, text) = tokio::select! {
+        tokio::select! {
             () = stop.cancelled() => return Ok(()),
             alert = alerts.recv() => match alert {
-                Some(alert) => alert,
+                Some(alert) if waiting.iter().any(|(key, ..)| *key == alert.0) => continue,
+                Some(alert) if waiting.len() < ALERTS => waiting.push_back(alert),
+                Some((key, ..)) => tracing::error!(key, "an alert is dropped: too many wait"),
                 None => return Ok(()),
             },
-        };
+            () = tokio::time::sleep(ALERT_RETRY), if !waiting.is_empty() => {}
+        }
         let settings = Arc::clone(&current.load().config.settings);
         let Some(mailbox) = settings.mailboxes.keys().next().cloned() else { continue };
         let notices = Notices::new(store.clone(), events.clone(), settings, &mailbox);
-        notices.tell(&key, ALERT_WINDOW, &subject, &text).await;
+        while let Some((key, subject, text)) = waiting.front() {
+            if notices.tell_once(key, ALERT_WINDOW, subject, text).await == Told::Later {
+                break;
+            }
+            waiting.pop_front();
+        }
     }
 }
 

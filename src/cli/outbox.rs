@@ -1,13 +1,18 @@
 //! `outbox`: all that goes out, and what an operator may do to it.
 
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use chrono::Utc;
 use clap::Args;
 
 use super::home::Home;
 use super::print;
 use super::runs::{Since, runtime};
+use crate::events::Events;
+use crate::gateway::GatewayOutbox;
 use crate::run::OutgoingId;
 use crate::store::{Filter, OutgoingChange, Row, Store, View};
 
@@ -30,6 +35,9 @@ pub(super) struct Outbox {
     /// Take back a queued letter: it is held until you approve or reject it.
     #[arg(long, group = "action", requires = "id")]
     undo: bool,
+    /// Replace the text of a held letter by this file, in Markdown; "-" reads standard input.
+    #[arg(long, group = "action", requires = "id", value_name = "FILE")]
+    edit: Option<PathBuf>,
     /// Print the letter as it leaves, byte for byte.
     #[arg(long, group = "action", requires = "id")]
     raw: bool,
@@ -94,6 +102,9 @@ impl Outbox {
             print::line(&format!("letter {id} is {}: {}", status(&row_of(&store, id)?), home.wake()?));
             return Ok(ExitCode::SUCCESS);
         }
+        if let Some(file) = &self.edit {
+            return edit(home, &store, OutgoingId(id), file);
+        }
         let content = store.outgoing_content(id)?;
         if self.raw {
             print::raw(&content.context("its bytes are no longer kept")?.1);
@@ -125,4 +136,25 @@ fn wanted(change: &OutgoingChange) -> &'static str {
         OutgoingChange::Retry => "only a failed or uncertain one can be tried again",
         OutgoingChange::Undo => "only a queued one, which has not left yet, can be taken back",
     }
+}
+
+/// Gives a held letter another text. It stays held.
+fn edit(home: &Home, store: &Store, id: OutgoingId, file: &Path) -> anyhow::Result<ExitCode> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        text
+    } else {
+        std::fs::read_to_string(file).with_context(|| file.display().to_string())?
+    };
+    let held = store.held_outgoing(id)?;
+    let (agent, kind, old) = held.with_context(|| format!("letter {id} is not held: only a held letter can be edited"))?;
+    let config = home.checked()?;
+    let agent = agent.and_then(|agent| config.agents.get(&agent));
+    let outbox = GatewayOutbox::new(store.clone(), Events::default());
+    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), kind, &old, &text, Utc::now())?;
+    let changed = runtime()?.block_on(store.edit_outgoing(id, text, bytes))?;
+    anyhow::ensure!(changed, "letter {id} is not held any more");
+    print::line(&format!("letter {id}: its text is replaced; `dutiful outbox {id} --approve` lets it leave"));
+    Ok(ExitCode::SUCCESS)
 }

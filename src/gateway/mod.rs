@@ -14,7 +14,7 @@ pub mod send;
 mod test_letters;
 
 pub use mailbox::{MailboxGateway, try_receiving};
-pub use outbox::{GatewayOutbox, Notices};
+pub use outbox::{GatewayOutbox, Notices, Told};
 pub use parse::{ParseCaps, parse};
 pub use receive::{Alert, Health};
 pub use send::try_sending;

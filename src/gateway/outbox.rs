@@ -33,7 +33,7 @@ impl GatewayOutbox {
         GatewayOutbox { store, events }
     }
 
-    /// The bytes of a held letter with another text: same recipients, same Message-ID (`outbox ID --edit`).
+    /// A held letter with another text: same recipients, same subject, same Message-ID (`outbox ID --edit`).
     /// Gives the text as written, and the bytes.
     ///
     /// # Errors
@@ -41,13 +41,16 @@ impl GatewayOutbox {
     pub fn rewrite(
         &self,
         agent: Option<&Agent>,
-        draft: &Draft,
-        message_id: &MessageId,
+        kind: OutgoingKind,
+        old: &[u8],
+        text: &str,
         now: DateTime<Utc>,
     ) -> Result<(String, Vec<u8>), OutboxError> {
+        let unreadable = || OutboxError::Malformed("the letter as it stands cannot be read".to_owned());
+        let (draft, message_id) = compose::draft_of(old, kind, text).ok_or_else(unreadable)?;
         let composed = match agent {
-            Some(agent) => compose(draft, letterhead(agent, self.store.install_id()), message_id, now)?,
-            None => compose(draft, bare_letterhead(&BTreeSet::new(), self.store.install_id()), message_id, now)?,
+            Some(agent) => compose(&draft, letterhead(agent, self.store.install_id()), &message_id, now)?,
+            None => compose(&draft, bare_letterhead(&BTreeSet::new(), self.store.install_id()), &message_id, now)?,
         };
         Ok((composed.text, composed.bytes))
     }
@@ -113,6 +116,19 @@ impl Outbox for GatewayOutbox {
     }
 }
 
+/// What became of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// It will leave.
+    Queued,
+    /// The same was told not long ago.
+    Known,
+    /// It could not be queued now: the store is full, or the operator has got all that he may.
+    Later,
+    /// It makes no letter.
+    Never,
+}
+
 /// Word to the operator from outside any run: the same stamps, the same cap, and each thing said once.
 #[derive(Debug, Clone)]
 pub struct Notices {
@@ -131,11 +147,18 @@ impl Notices {
     /// Tells the operator, unless the same `key` was told within `window`. Gives whether a letter was queued;
     /// a failure is logged, since nobody who has something to tell can do anything about it.
     pub async fn tell(&self, key: &str, window: Duration, subject: &str, text: &str) -> bool {
+        self.tell_once(key, window, subject, text).await == Told::Queued
+    }
+
+    /// The same; says whether it is worth telling again.
+    pub async fn tell_once(&self, key: &str, window: Duration, subject: &str, text: &str) -> Told {
         match self.queue(key, window, subject, text).await {
-            Ok(told) => told,
+            Ok(true) => Told::Queued,
+            Ok(false) => Told::Known,
             Err(error) => {
-                tracing::warn!(key, %error, "a notice could not be queued");
-                false
+                let may_pass = matches!(error, OutboxError::Limit(_) | OutboxError::Store(_));
+                tracing::warn!(key, error = format!("{:#}", anyhow::Error::from(error)), "a notice could not be queued");
+                if may_pass { Told::Later } else { Told::Never }
             }
         }
     }

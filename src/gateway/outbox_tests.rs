@@ -264,3 +264,22 @@ async fn a_notice_is_said_once_in_its_window() {
     let text = String::from_utf8(claimed[0].bytes.clone()).unwrap();
     assert!(text.contains("Auto-Submitted: auto-generated") && text.contains("X-Dutiful-Install: "));
 }
+
+#[tokio::test]
+async fn a_held_letter_is_rewritten_for_all_its_recipients_and_leaves_as_it_was_addressed() {
+    let (_folder, store, outbox) = outbox();
+    let context = free_context(|agent, _| agent.outgoing.hold = Hold::Always);
+    let posted = outbox.post(&context, draft(OutgoingKind::Reply, &["alice@example.com", "bob@example.com"])).await.unwrap();
+    let (agent, kind, old) = store.held_outgoing(posted.id).unwrap().unwrap();
+    assert_eq!((agent.as_deref(), kind), (Some("sundae"), OutgoingKind::Reply));
+    assert!(outbox.rewrite(Some(&context.agent), kind, &old, " \n", Utc::now()).is_err(), "an empty text is no letter");
+    let (text, bytes) = outbox.rewrite(Some(&context.agent), kind, &old, "Written by a person.", Utc::now()).unwrap();
+    assert!(store.edit_outgoing(posted.id, text, bytes).await.unwrap());
+    for id in [posted.id.0, posted.id.0 + 1] {
+        let (text, bytes) = store.outgoing_content(id).unwrap().unwrap();
+        let (draft, message_id) = compose::draft_of(&bytes, kind, &text).unwrap();
+        assert_eq!((text.as_str(), &message_id), ("Written by a person.", &posted.message_id));
+        assert_eq!(draft.to, [address("alice@example.com"), address("bob@example.com")]);
+    }
+    assert!(store.held_outgoing(OutgoingId(99)).unwrap().is_none());
+}

@@ -242,6 +242,18 @@ impl Store {
     }
 }
 
+#[cfg(test)]
+impl Store {
+    /// As if the disk had room for so many pages more; none: for as many as may come.
+    pub(crate) async fn allow_pages(&self, more: Option<i64>) {
+        let allowed = self.write(move |writing| {
+            let pages: i64 = writing.sql.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+            Ok(writing.sql.pragma_update(None, "max_page_count", more.map_or(1_000_000_000, |more| pages + more))?)
+        });
+        allowed.await.unwrap();
+    }
+}
+
 impl Shared {
     fn idle_readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)

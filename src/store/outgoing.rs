@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde_json::json;
 
 use super::audit::{Stamp, checked, record, short, word};
@@ -338,13 +338,30 @@ impl Store {
         .await
     }
 
-    /// Replaces the bytes of a held letter (`outbox ID --edit`): same recipient, same Message-ID.
+    /// A held letter as it stands: its agent, its kind and its bytes; none when it is not held.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn held_outgoing(&self, id: OutgoingId) -> Result<Option<(Option<String>, OutgoingKind, Vec<u8>)>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached("SELECT agent, kind, bytes FROM outgoing WHERE id = ?1 AND status = 'held'")?;
+            let found = query.query_row([id.0], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?)));
+            let found: Option<(Option<String>, String, Vec<u8>)> = found.optional()?;
+            found.map(|(agent, kind, bytes)| Ok((agent, word(&kind, kind_from_word)?, bytes))).transpose()
+        })
+    }
+
+    /// Replaces the bytes of a held letter (`outbox ID --edit`), for all its recipients who have not got it:
+    /// same Message-ID.
     ///
     /// # Errors
     /// What the store says.
     pub async fn edit_outgoing(&self, id: OutgoingId, text: String, bytes: Vec<u8>) -> Result<bool, StoreError> {
         self.write(move |writing| {
-            let mut edit = writing.sql.prepare_cached("UPDATE outgoing SET text = ?2, bytes = ?3 WHERE id = ?1 AND status = 'held'")?;
+            let mut edit = writing.sql.prepare_cached(
+                "UPDATE outgoing SET text = ?2, bytes = ?3
+                 WHERE status = 'held' AND message_id = (SELECT message_id FROM outgoing WHERE id = ?1 AND status = 'held')",
+            )?;
             Ok(edit.execute((id.0, text, bytes))? > 0)
         })
         .await

@@ -13,6 +13,8 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod keeps_customers_apart;
+mod keeps_secrets;
+mod keeps_the_mailbox_in_order;
 mod obeys_the_operator;
 mod recovers_at_every_commit;
 mod refuses_machines;

@@ -282,3 +282,71 @@ fn a_letter_that_cannot_be_read_is_quarantined_with_its_reason() {
     assert_eq!((decision.identity, decision.deliveries[0].verdict), (Identity::Ambiguous, Verdict::Quarantined));
     assert_eq!(decision.deliveries[0].reason, "too large");
 }
+
+#[test]
+fn email_f6_our_mark_on_a_strangers_letter_gets_no_run_and_another_installations_does() {
+    let stamped = |id: &str| decide(&format!("{PLAIN}X-Dutiful-Install: {id}\r\n"), &Standing::default()).deliveries[0].verdict;
+    assert_eq!(stamped("ours"), Verdict::Ignored);
+    assert_eq!(stamped("theirs"), Verdict::Accepted);
+    // A forged line with our address and our mark is shown to the operator, not put away in silence.
+    let forged = "From: sundae@shop.example\r\nTo: sundae@shop.example\r\nX-Dutiful-Install: ours\r\n";
+    assert_eq!(decide(forged, &Standing::default()).deliveries[0].verdict, Verdict::Quarantined);
+}
+
+#[test]
+fn email_f8_security_s22_a_letter_that_met_too_many_servers_is_quarantined() {
+    let after = |hops: usize| decide(&format!("{}{PLAIN}", "Received: from a by b\r\n".repeat(hops)), &Standing::default());
+    assert_eq!(after(50).deliveries[0].verdict, Verdict::Accepted);
+    assert_eq!((after(51).deliveries[0].verdict, after(51).deliveries[0].reason.as_str()), (Verdict::Quarantined, "too many hops"));
+}
+
+#[test]
+fn email_f10_an_agent_that_is_not_addressed_stays_silent_and_reply_to_moves_no_answer() {
+    let from = "From: alice@example.com\r\n";
+    for silent in ["To: friends@example.org\r\n", "", "Cc: other@shop.example\r\n"] {
+        let decision = decide(&format!("{from}{silent}"), &Standing::default());
+        assert_eq!((decision.deliveries[0].verdict, decision.deliveries[0].reply_to.clone()), (Verdict::Ignored, None), "{silent}");
+    }
+    let elsewhere = format!("{PASS}{PLAIN}Reply-To: everybody@lists.example.org\r\nCc: bob@example.org\r\n");
+    assert_eq!(decide(&elsewhere, &Standing::default()).deliveries[0].reply_to, Some(address("alice@example.com")));
+}
+
+#[test]
+fn email_e1_e2_a_leaked_id_joins_nobody_to_a_strangers_thread() {
+    let leaked = related(Some("bob@example.org"), &["bob@example.org"], "sundae", None);
+    for fields in [PLAIN.to_owned(), format!("{PASS}{PLAIN}"), format!("{PASS}{PLAIN}Cc: bob@example.org\r\nReply-To: bob@example.org\r\n")]
+    {
+        let decision = decide(&fields, &leaked);
+        assert_eq!(decision.deliveries[0].thread, ThreadChoice::New { related_to: Some(ThreadId(7)) }, "{fields}");
+        assert_eq!(decision.deliveries[0].reply_to, Some(address("alice@example.com")), "security S7: nobody else comes in");
+    }
+}
+
+#[test]
+fn security_s21_s23_s24_what_a_machine_a_forger_or_a_broken_letter_sends_gets_no_answer() {
+    for fields in [
+        format!("Return-Path: <>\r\n{PLAIN}"),
+        format!("Auto-Submitted: auto-replied\r\n{PLAIN}"),
+        format!("List-Id: <x.example.com>\r\n{PLAIN}"),
+        format!("Precedence: bulk\r\n{PLAIN}"),
+        "From: noreply@example.com\r\nTo: sundae@shop.example\r\n".to_owned(),
+        format!("{FAIL}{PLAIN}"),
+        "From: sundae@shop.example\r\nTo: sundae@shop.example\r\n".to_owned(),
+    ] {
+        let decision = decide(&fields, &Standing::default());
+        assert!(decision.deliveries.iter().all(|delivery| delivery.verdict != Verdict::Accepted), "{fields}");
+    }
+    for failure in [ParseFailure::Malformed("x".to_owned()), ParseFailure::AmbiguousSender("x".to_owned())] {
+        let decision = Admission { border: border(), letter: Err(failure) }.decide(&Standing::default());
+        assert_eq!((decision.deliveries[0].verdict, decision.deliveries[0].reply_to.clone()), (Verdict::Quarantined, None));
+    }
+}
+
+#[test]
+fn email_e8_ids_are_read_however_they_are_written() {
+    for written in ["<a@x> <b@y>", "<a@x>,<b@y>", "<a@x>\t<b@y>", "a@x b@y", "a@x, b@y", "(first) <a@x>\r\n <b@y>", "< a@x > <b@y>"] {
+        let parsed = letter(&format!("{PLAIN}In-Reply-To: {written}\r\n"));
+        let ids: Vec<&str> = parsed.inbound.in_reply_to.iter().map(|id| id.as_str()).collect();
+        assert_eq!(ids, ["a@x", "b@y"], "{written}");
+    }
+}

@@ -207,3 +207,46 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn email_e6_a_first_letter_names_itself_so_that_an_answer_to_a_rewritten_one_is_known() {
+    let mut first = draft("s", "t");
+    (first.in_reply_to, first.references) = (None, Vec::new());
+    let bytes = composed(&first, None, None).unwrap().bytes;
+    let message = MessageParser::default().parse(&bytes).unwrap();
+    assert_eq!(message.references().as_text(), message.message_id());
+    assert!(message.in_reply_to().as_text().is_none());
+}
+
+#[test]
+fn a_letter_is_read_back_into_the_draft_that_it_was_made_of() {
+    let answer = draft("Re: Äpfel", "Hello");
+    let mut first = draft("A question", "Hello");
+    (first.in_reply_to, first.references) = (None, Vec::new());
+    for meant in [answer, first] {
+        let bytes = composed(&meant, Some("Sundae, \"the\" agent"), Some("The shop")).unwrap().bytes;
+        let (read, id) = super::super::read_back::draft_of(&bytes, OutgoingKind::Reply, "Another text").unwrap();
+        assert_eq!(id, MessageId::mint([7; 16], "shop.example"));
+        assert_eq!(read, Draft { text: "Another text".to_owned(), effect_key: String::new(), ..meant });
+    }
+}
+
+#[test]
+fn email_g5_g15_sender_name_date_and_message_id_are_ours() {
+    let bytes = composed(&draft("s", "From: Mallory <m@evil.example>"), Some("Jürgen"), None).unwrap().bytes;
+    let message = MessageParser::default().parse(&bytes).unwrap();
+    let from = message.from().and_then(|from| from.first()).unwrap();
+    assert_eq!((from.name(), from.address()), (Some("Jürgen"), Some("sundae@shop.example")));
+    assert!(message.sender().is_none() && message.reply_to().is_none() && message.date().is_some());
+    assert_eq!(message.message_id(), Some(MessageId::mint([7; 16], "shop.example").as_str()));
+}
+
+#[test]
+fn email_e4_a_message_id_is_128_random_bits_and_our_domain() {
+    let ids: BTreeSet<String> =
+        [[0; 16], [255; 16]].into_iter().map(|bits| MessageId::mint(bits, "shop.example").as_str().to_owned()).collect();
+    assert_eq!(
+        ids.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["00000000000000000000000000000000@shop.example", "ffffffffffffffffffffffffffffffff@shop.example",]
+    );
+}

@@ -5,4 +5,4 @@ mod markdown;
 mod read_back;
 
 pub(super) use letter::{Letterhead, compose};
-pub(super) use read_back::message_id;
+pub(super) use read_back::{draft_of, message_id};

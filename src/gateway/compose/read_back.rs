@@ -3,7 +3,7 @@
 
 use mail_parser::{HeaderName, HeaderValue, Message, MessageParser};
 
-use crate::mail::{Address, MessageId};
+use crate::mail::{Address, Draft, MessageId, OutgoingKind};
 
 /// The longest line, without its CRLF (RFC 5322 section 2.1.1).
 const LINE_BYTES: usize = 998;
@@ -126,6 +126,28 @@ fn words(ids: &[&MessageId]) -> Vec<String> {
 
 fn plain_text(message: &Message<'_>) -> Option<String> {
     Some(message.body_text(0)?.replace("\r\n", "\n").trim_end().to_owned())
+}
+
+/// The draft that finished bytes were made of, with another text, and their Message-ID.
+pub(in crate::gateway) fn draft_of(bytes: &[u8], kind: OutgoingKind, text: &str) -> Option<(Draft, MessageId)> {
+    let message = MessageParser::default().parse_headers(bytes)?;
+    let address = |text: &str| text.parse::<Address>().ok();
+    let id = message_id(bytes)?;
+    let to = message.to()?.iter().map(|one| one.address().and_then(address)).collect::<Option<Vec<Address>>>()?;
+    let mut references: Vec<MessageId> = ids(message.references()).iter().filter_map(|id| MessageId::parse(id)).collect();
+    // A first letter names itself (email E6): it is named anew.
+    references.retain(|reference| *reference != id);
+    let draft = Draft {
+        kind,
+        to,
+        from: message.from()?.first()?.address().and_then(address)?,
+        subject: message.subject().unwrap_or_default().to_owned(),
+        text: text.to_owned(),
+        in_reply_to: ids(message.in_reply_to()).first().and_then(|id| MessageId::parse(id)),
+        references,
+        effect_key: String::new(),
+    };
+    Some((draft, id))
 }
 
 /// The Message-ID of finished bytes.

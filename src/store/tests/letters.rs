@@ -290,3 +290,28 @@ async fn whoever_claims_letters_is_woken_after_the_commit() {
     store.queue(outgoing("k", Some(thread_of(&store, letter).await))).await.unwrap();
     woken.await;
 }
+
+#[tokio::test]
+async fn email_b6_j4_the_cursor_never_passes_a_letter_that_could_not_be_stored() {
+    let place = Place::new();
+    let store = place.open();
+    store.set_cursor("shop", "INBOX", Cursor { uidvalidity: 7, uid: 4 }).await.unwrap();
+    let after = |uid: u32, before| Incoming { follows: before, ..incoming(uid, "alice@example.com") };
+    let accepted = || accept(delivery("alice@example.com", NEW));
+    // All are queued at once, as the intake does; the second one fails.
+    let fifth = store.receive(after(5, None), accepted());
+    let sixth = store.receive(after(6, Some(5)), Box::new(|_| panic!("a fault while storing")));
+    let seventh = store.receive(after(7, Some(6)), accepted());
+    let eighth = store.receive(after(8, Some(7)), accepted());
+    assert!(fifth.await.unwrap().new);
+    assert!(matches!(sixth.await, Err(StoreError::Fault(_))));
+    for late in [seventh.await, eighth.await] {
+        assert!(matches!(late, Err(StoreError::Retry(_))), "{late:?}");
+    }
+    assert_eq!(store.cursor("shop", "INBOX").await.unwrap().unwrap().uid, 5);
+    assert_eq!(place.number("SELECT count(*) FROM received"), 1);
+    for (uid, before) in [(6, 5), (7, 6), (8, 7)] {
+        assert!(store.receive(after(uid, Some(before)), accepted()).await.unwrap().new);
+    }
+    assert_eq!(store.cursor("shop", "INBOX").await.unwrap().unwrap().uid, 8);
+}

@@ -87,6 +87,13 @@ impl MailServers {
         Maildir::of_server(PathBuf::from(&self.settings["MAIL_ROOT"]).join(domain).join(local).join("Maildir"))
     }
 
+    /// Another folder of it, by its name on the disk.
+    pub fn folder(&self, account: &Account, name: &str) -> Maildir {
+        Maildir::of_server(
+            PathBuf::from(&self.settings["MAIL_ROOT"]).join("example.test").join(&account.local).join(format!("Maildir/.{name}")),
+        )
+    }
+
     /// Every mailbox of a domain elsewhere.
     pub fn domain(&self, name: &str) -> Domain {
         let root = PathBuf::from(&self.settings["MAIL_ROOT"]).join(name);

@@ -68,6 +68,24 @@ impl Maildir {
         }
     }
 
+    /// The names of its letters' files.
+    pub fn names(&self) -> Vec<String> {
+        let folders = ["new", "cur"].iter().filter_map(|folder| fs::read_dir(self.path.join(folder)).ok());
+        folders.flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// Waits until a letter's file has such a name.
+    #[track_caller]
+    pub fn wait_for_name(&self, what: &str, fits: impl Fn(&str) -> bool) {
+        let watch = Watch::on(&self.path.join("cur"));
+        until(&watch, what, || self.names().iter().any(|name| fits(name)).then_some(()));
+    }
+
+    /// A file that the server keeps beside the letters.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path.join(name)).unwrap()
+    }
+
     /// Waits until at least so many letters lie in it, and gives all.
     #[track_caller]
     pub fn wait_for(&self, count: usize) -> Vec<Arrived> {

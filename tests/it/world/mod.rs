@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use rusqlite::{Connection, OpenFlags, Row};
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
@@ -24,6 +26,7 @@ pub use maildir::{Arrived, Maildir};
 pub use model_server::{Asked, ModelServer, Said, Wire};
 pub use model_wires::examine;
 pub use real_shop::{RealShop, TRUSTED_RECEIVER};
+use watch::before_the_deadline;
 pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
@@ -102,6 +105,18 @@ impl World {
     /// Writes a file of the home.
     pub fn write(&self, path: &str, text: &str) {
         fs::write(self.home.join(path), text).unwrap();
+    }
+
+    /// Replaces a piece of a file of the home.
+    pub fn set(&self, path: &str, piece: &str, by: &str) {
+        let before = fs::read_to_string(self.home.join(path)).unwrap();
+        assert!(before.contains(piece), "{piece:?} in {path}");
+        self.write(path, &before.replacen(piece, by, 1));
+    }
+
+    /// A path in the home.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.home.join(path)
     }
 
     /// Adds to a file of the home.
@@ -189,6 +204,14 @@ impl World {
         Daemon::start_unready(&self.home, self.folder.path())
     }
 
+    /// The same, with this umask.
+    pub fn start_with_umask(&self, mask: u32) -> Daemon {
+        let before = umask(Mode::from_raw_mode(mask));
+        let daemon = self.start();
+        umask(before);
+        daemon
+    }
+
     /// Runs one command on this home to its end.
     pub fn command(&self, words: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_dutiful")).arg("--home").arg(&self.home).args(words).output().unwrap()
@@ -223,15 +246,15 @@ impl World {
         until(&watch, &format!("{count} in: {sql}"), || (self.count(sql) >= count).then_some(()));
     }
 
-    /// Waits until a number has grown to this; gives up only when it stands still.
-    #[track_caller]
-    pub fn wait_while_it_grows(&self, what: &str, goal: usize, now: impl Fn() -> usize) {
+    /// Waits until a number has grown to this, or stands still. Gives what it has grown to.
+    pub fn wait_while_it_grows(&self, goal: usize, now: impl Fn() -> usize) -> usize {
         let watch = Watch::on(&self.home.join("data"));
         let mut reached = now();
         while reached < goal {
-            let before = reached;
-            reached = until(&watch, &format!("{what}, of which there are {before}"), || Some(now()).filter(|now| *now > before));
+            let Some(more) = before_the_deadline(&watch, || Some(now()).filter(|now| *now > reached)) else { break };
+            reached = more;
         }
+        reached
     }
 
     fn store(&self) -> PathBuf {
