@@ -13,6 +13,7 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod commands;
+mod ends_runs;
 mod keeps_secrets;
 mod keeps_the_mailbox_in_order;
 mod recovers_at_every_commit;

@@ -72,6 +72,11 @@ impl Daemon {
         self.child.wait().unwrap()
     }
 
+    /// SIGHUP: it reads its files anew.
+    pub fn reload(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
+    }
+
     /// All that it wrote.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
