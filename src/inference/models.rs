@@ -1,7 +1,7 @@
 //! The operator's models: each a provider with its limits, price, retries and fallback.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -40,6 +40,8 @@ struct Backend {
     price: Price,
     /// A number in 0..1: the jitter of waits.
     chance: fn() -> f64,
+    /// Until when the server wants to be left alone, by every run (harness F8).
+    rests_until: Mutex<Option<Instant>>,
 }
 
 /// A finished call.
@@ -94,6 +96,7 @@ impl Models {
                 max_output: model.max_output,
                 price: model.price,
                 chance: retry::chance,
+                rests_until: Mutex::default(),
             };
             backends.insert(name.clone(), Arc::new(backend));
         }
@@ -207,15 +210,34 @@ impl Backend {
         let mut first_failure = None;
         let mut failures = 0;
         loop {
+            self.rested().await;
             let error = match Box::pin(self.attempt(&request, watch, spent)).await {
                 Ok(completed) => return Ok(completed),
                 Err(error) => error,
             };
             failures += 1;
+            if let Some(rest) = retry::rest(&error) {
+                self.rest(rest);
+            }
             let since_first: Duration = first_failure.get_or_insert_with(Instant::now).elapsed();
             let Some(wait) = retry::delay(&error, failures, since_first, (self.chance)()) else { return Err(error) };
             tracing::info!(model = self.name, %error, attempt = failures, wait_ms = wait.as_millis(), "model call failed, trying again");
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Nobody asks this server for so long.
+    fn rest(&self, rest: Duration) {
+        let until = Instant::now() + rest;
+        // One value is replaced: a holder that panicked left it whole.
+        let mut rests_until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *rests_until = Some(rests_until.map_or(until, |before| before.max(until)));
+    }
+
+    async fn rested(&self) {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
         }
     }
 

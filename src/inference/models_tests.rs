@@ -1,7 +1,6 @@
 //! Attempts, failover and prices, over the script wire: no network, paused time.
 
 use std::io::Write as _;
-use std::sync::Mutex;
 
 use super::*;
 use crate::chat::Source;
@@ -16,7 +15,15 @@ fn backend(name: &str, rules: &str) -> Arc<Backend> {
     model.rules = Some(file.path().to_owned());
     let price = Price { input: 1_000_000, output: 2_000_000, cache_read: 0, cache_write: 0 };
     let provider = Box::new(ScriptProvider::open(&model).unwrap());
-    Arc::new(Backend { name: name.into(), provider, context_window: 1000, max_output: 100, price, chance: || 1.0 })
+    Arc::new(Backend {
+        name: name.into(),
+        provider,
+        context_window: 1000,
+        max_output: 100,
+        price,
+        chance: || 1.0,
+        rests_until: Mutex::default(),
+    })
 }
 
 fn model(backends: &[(&str, &str)]) -> Model {
@@ -47,6 +54,28 @@ async fn harness_f3_five_attempts_with_growing_waits_then_the_error() {
     let error = ask(&model(&[("a", &failing(503))])).await.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::Server, Some(503)));
     assert_eq!(begun.elapsed().as_secs(), 1 + 2 + 4 + 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn harness_f8_a_server_that_asks_for_patience_is_left_alone_by_every_run() {
+    let model = model(&[("a", WELL)]);
+    let error = |kind, retry_after| ModelError {
+        kind,
+        status: None,
+        message: "slow down".into(),
+        retry_after: Some(Duration::from_secs(retry_after)),
+        request_id: None,
+        phase: Phase::Headers,
+    };
+    assert_eq!(retry::rest(&error(ErrorKind::Server, 30)), None);
+    assert_eq!(retry::rest(&error(ErrorKind::RateLimited, 301)), None, "too long to sit and wait for");
+    model.own.rest(retry::rest(&error(ErrorKind::RateLimited, 30)).unwrap());
+    model.own.rest(retry::rest(&error(ErrorKind::Overloaded, 10)).unwrap());
+    let begun = Instant::now();
+    ask(&model).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 30);
+    ask(&model).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 30, "only once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +169,15 @@ async fn cut_model(tasks: &mut tokio::task::JoinSet<()>, cuts: usize) -> Model {
     let provider = HttpProvider::new(Dialect::Openai, &settings(Wire::Openai, &base), &tls, Limits::default()).unwrap();
     let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 0, cache_write: 0 };
     let provider: Box<dyn Provider> = Box::new(provider);
-    let own = Arc::new(Backend { name: "p".into(), provider, context_window: 1000, max_output: 100, price, chance: || 0.0 });
+    let own = Arc::new(Backend {
+        name: "p".into(),
+        provider,
+        context_window: 1000,
+        max_output: 100,
+        price,
+        chance: || 0.0,
+        rests_until: Mutex::default(),
+    });
     Model { own, fallbacks: Vec::new() }
 }
 

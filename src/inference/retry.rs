@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ModelError;
+use super::{ErrorKind, ModelError};
 
 /// Attempts at one model.
 pub(super) const ATTEMPTS: u32 = 5;
@@ -28,6 +28,12 @@ pub(super) fn delay(error: &ModelError, failures: u32, since_first: Duration, ch
     (since_first.saturating_add(wait) <= TOTAL).then_some(wait)
 }
 
+/// How long nobody should ask this server, when it said so and that is worth waiting for (harness F8).
+pub(super) fn rest(error: &ModelError) -> Option<Duration> {
+    let limited = matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded);
+    error.retry_after.filter(|asked| limited && *asked <= LONGEST_WAIT)
+}
+
 /// A number in 0..1 from the system's random source.
 pub(super) fn chance() -> f64 {
     let mut bytes = [0; 4];
@@ -40,7 +46,7 @@ pub(super) fn chance() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ErrorKind, Phase};
+    use super::super::Phase;
     use super::*;
 
     fn error(kind: ErrorKind, retry_after: Option<u64>) -> ModelError {

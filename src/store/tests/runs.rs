@@ -114,7 +114,7 @@ async fn harness_k1_a_wish_to_cancel_is_kept_until_the_run_has_ended() {
     assert!(store.request_cancel(&run).await.unwrap());
     drop(store);
     let store = place.open();
-    assert_eq!(store.runs_to_cancel().unwrap(), [run.clone()], "also over a restart");
+    assert_eq!(store.runs_to_cancel().unwrap(), std::slice::from_ref(&run), "also over a restart");
     store.take_interrupted().await.unwrap();
     let why = Some("cancelled by the operator".to_owned());
     let close = Close { status: RunStatus::Cancelled, outcome: Outcome::Failed, error: why, ..done() };
