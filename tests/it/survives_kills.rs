@@ -77,6 +77,8 @@ struct Fate {
     message_id: String,
     verdict: String,
     reason: String,
+    run: String,
+    replies: String,
     sent: i64,
     /// Nobody knows whether it left: it waits in the outbox for the operator.
     in_doubt: i64,
@@ -94,18 +96,21 @@ impl Fate {
 }
 
 fn fates(world: &World) -> Vec<Fate> {
-    let query = "SELECT l.message_id, l.verdict, l.reason, coalesce(sum(o.status = 'sent'), 0),
+    let query = "SELECT l.message_id, l.verdict, l.reason, coalesce(r.status, 'none'), coalesce(group_concat(o.status || ' ' || coalesce(o.error, '')), 'none'),
+                     coalesce(sum(o.status = 'sent'), 0),
                      coalesce(sum(o.status = 'held' AND o.error LIKE 'uncertain%'), 0), coalesce(max(o.attempts), 0)
-                 FROM audit_letters l LEFT JOIN audit_outgoing o ON o.run_id = l.run_id AND o.kind = 'reply'
+                 FROM audit_letters l LEFT JOIN audit_runs r ON r.id = l.run_id LEFT JOIN audit_outgoing o ON o.run_id = l.run_id AND o.kind = 'reply'
                  WHERE l.message_id LIKE '%letter-%' GROUP BY l.id";
     world.rows(query, |row| {
         Ok(Fate {
             message_id: row.get(0)?,
             verdict: row.get(1)?,
             reason: row.get(2)?,
-            sent: row.get(3)?,
-            in_doubt: row.get(4)?,
-            attempts: row.get(5)?,
+            run: row.get(3)?,
+            replies: row.get(4)?,
+            sent: row.get(5)?,
+            in_doubt: row.get(6)?,
+            attempts: row.get(7)?,
         })
     })
 }
@@ -113,11 +118,12 @@ fn fates(world: &World) -> Vec<Fate> {
 /// Lets the last daemon work until every letter has its fate, as long as it gets anywhere.
 fn let_it_finish(world: &World, letters: usize) -> Vec<Fate> {
     let daemon = world.start();
-    world.wait_while_it_grows(&format!("{letters} letters with a fate"), letters, || {
-        fates(world).iter().filter(|fate| fate.is_settled()).count()
-    });
+    world.wait_while_it_grows(letters, || fates(world).iter().filter(|fate| fate.is_settled()).count());
+    let fates = fates(world);
+    let unsettled: Vec<&Fate> = fates.iter().filter(|fate| !fate.is_settled()).collect();
+    assert!(unsettled.is_empty() && fates.len() == letters, "of {} letters without a fate: {unsettled:?}", fates.len());
     assert!(daemon.terminate().success());
-    fates(world)
+    fates
 }
 
 /// Each letter one fate: one answer, or put away with a reason and word to the operator. Gives those that were

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
+use serde_json::json;
+
 use crate::answers_mail::letter;
 use crate::world::{ModelServer, Said, Wire, World};
 
@@ -55,6 +57,42 @@ fn a_kill_in_the_middle_of_a_run_leaves_one_answer() {
     let mut answered: Vec<_> = world.sent().letters().iter().map(|answer| answer.header("In-Reply-To").unwrap()).collect();
     answered.sort();
     assert_eq!(answered, ["<afterwards@example.com>", "<killed@example.com>"]);
+}
+
+#[test]
+fn harness_k2_told_to_end_in_the_middle_of_a_run_it_goes_on_after_the_restart_and_answers_once() {
+    let (reached, end_now) = channel();
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let model = ModelServer::start(Wire::Anthropic, move |asked| match asked.number {
+        0 => Said::call("stamp", json!({})),
+        1 => {
+            reached.send(()).expect("the test waits for this");
+            // Answers only after the daemon was told to end: that answer is kept, or asked for again.
+            released.lock().unwrap().recv().expect("the test releases it");
+            Said::text("The one answer.")
+        }
+        _ => Said::text("The one answer."),
+    });
+    let world = World::on_maildir(&model);
+    world.tool("stamp", "effectful", "5s", "echo stamped >> stamps; echo stamped");
+    world.grant(&["stamp"]);
+    let daemon = world.start();
+    world.mailbox().deliver(&letter("ended", "Are you there?"));
+    end_now.recv().unwrap();
+    daemon.ask_to_end();
+    release.send(()).unwrap();
+    assert!(daemon.wait_for_its_end().success());
+
+    let daemon = world.start();
+    world.mailbox().deliver(&letter("afterwards", "A second letter."));
+    world.sent().wait_for(2);
+    assert!(daemon.terminate().success());
+    let mut answered: Vec<_> = world.sent().letters().iter().map(|answer| answer.header("In-Reply-To").unwrap()).collect();
+    answered.sort();
+    assert_eq!(answered, ["<afterwards@example.com>", "<ended@example.com>"]);
+    assert_eq!(world.read("stamps").lines().count(), 1);
+    assert_eq!(world.count("SELECT count(*) FROM audit_runs WHERE outcome = 'answered'"), 2);
 }
 
 #[test]

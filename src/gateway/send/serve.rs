@@ -193,6 +193,11 @@ impl Lane<'_> {
         if self.sender.rests_until().is_some() {
             return Ok(count);
         }
+        if !self.is_any_due().await {
+            return Ok(count);
+        }
+        // The connection comes first, so that a letter is owned only while it is handed over.
+        let mut unready = self.ready_session().await.err();
         let last = count + LETTERS_A_ROUND;
         let mut next = self.claim().await?;
         if self.first && next.is_some() {
@@ -203,7 +208,7 @@ impl Lane<'_> {
             let sent = if stop.is_cancelled() || self.sender.rests_until().is_some() {
                 Sent::Unreached { at: Utc::now(), error: "not tried".to_owned() }
             } else {
-                self.attempt(&letter).await
+                self.attempt(&letter, unready.take()).await
             };
             let goes_on = count < last && !stop.is_cancelled() && self.sender.rests_until().is_none();
             let claim = async { if goes_on { self.claim().await } else { Ok(None) } };
@@ -212,6 +217,10 @@ impl Lane<'_> {
             next = claimed?;
         }
         Ok(count)
+    }
+
+    async fn is_any_due(&self) -> bool {
+        matches!(self.sender.store.outgoing_due(&self.sender.mailbox.name).await, Ok(Some(due)) if due <= Utc::now())
     }
 
     async fn claim(&self) -> Result<Option<ClaimedOutgoing>, StoreFailed> {
@@ -236,11 +245,14 @@ impl Lane<'_> {
         }
     }
 
-    async fn attempt(&mut self, letter: &ClaimedOutgoing) -> Sent {
+    async fn attempt(&mut self, letter: &ClaimedOutgoing, unready: Option<Outcome>) -> Sent {
         let queue_age = self.sender.settings.limits.queue_age;
         let delivered = match &self.sender.mailbox.send {
             Way::Smtp(_) => {
-                let outcome = self.send_by_smtp(letter).await;
+                let outcome = match unready {
+                    Some(outcome) => outcome,
+                    None => self.send_by_smtp(letter).await,
+                };
                 let judged = judge(outcome, letter, queue_age, Utc::now());
                 self.note_health(judged.queue).await;
                 return judged.sent;

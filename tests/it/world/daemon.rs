@@ -78,8 +78,13 @@ impl Daemon {
     }
 
     /// SIGTERM, and how it ended.
-    pub fn terminate(mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    pub fn terminate(self) -> ExitStatus {
+        self.ask_to_end();
+        self.wait_for_its_end()
+    }
+
+    /// How it ended.
+    pub fn wait_for_its_end(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 

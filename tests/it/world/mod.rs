@@ -1,6 +1,7 @@
 //! What a test stands in: a home folder, the daemon as a process, a scripted model, mail folders or real mail servers.
 
 mod daemon;
+mod home;
 mod letter;
 mod mail_servers;
 mod maildir;
@@ -20,12 +21,14 @@ use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
+pub use home::{Home, Life, Scene};
 pub use letter::Letter;
 pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
 pub use model_server::{Asked, ModelServer, Said, Wire};
 pub use model_wires::examine;
 pub use real_shop::{RealShop, TRUSTED_RECEIVER};
+use watch::before_the_deadline;
 pub use watch::{Watch, until};
 
 /// Whether the suites with a long form run in it (`bash tests/run --long`).
@@ -245,15 +248,15 @@ impl World {
         until(&watch, &format!("{count} in: {sql}"), || (self.count(sql) >= count).then_some(()));
     }
 
-    /// Waits until a number has grown to this; gives up only when it stands still.
-    #[track_caller]
-    pub fn wait_while_it_grows(&self, what: &str, goal: usize, now: impl Fn() -> usize) {
+    /// Waits until a number has grown to this, or stands still. Gives what it has grown to.
+    pub fn wait_while_it_grows(&self, goal: usize, now: impl Fn() -> usize) -> usize {
         let watch = Watch::on(&self.home.join("data"));
         let mut reached = now();
         while reached < goal {
-            let before = reached;
-            reached = until(&watch, &format!("{what}, of which there are {before}"), || Some(now()).filter(|now| *now > before));
+            let Some(more) = before_the_deadline(&watch, || Some(now()).filter(|now| *now > reached)) else { break };
+            reached = more;
         }
+        reached
     }
 
     fn store(&self) -> PathBuf {

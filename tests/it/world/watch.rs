@@ -44,13 +44,18 @@ impl Watch {
 /// Looks again after each change until there is an answer.
 #[track_caller]
 pub fn until<T>(watch: &Watch, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    before_the_deadline(watch, look).unwrap_or_else(|| panic!("waited {DEADLINE:?} in vain for {what}"))
+}
+
+/// The same, without an answer when there is none in time.
+pub fn before_the_deadline<T>(watch: &Watch, look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut look = look;
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || Instant::now() >= deadline {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited {DEADLINE:?} in vain for {what}");
         if watch.changes.recv_timeout(LOOK_AT_LEAST_EVERY).is_ok() {
             watch.changes.try_iter().for_each(drop);
         }
