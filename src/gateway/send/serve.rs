@@ -193,7 +193,7 @@ impl Lane<'_> {
         if self.sender.rests_until().is_some() {
             return Ok(count);
         }
-        if !self.is_any_due().await {
+        if stop.is_cancelled() || !self.is_any_due().await {
             return Ok(count);
         }
         // The connection comes first, so that a letter is owned only while it is handed over.
