@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use tracing::Level;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling;
 use tracing_subscriber::filter::{FilterExt as _, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
@@ -17,6 +17,9 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 /// Days of log files that are kept.
 const KEPT_FILES: usize = 14;
+
+/// Lines that may wait for the disk. The room for them is taken at the start: the crate's own 128,000 are 4 MB.
+const BUFFERED_LINES: usize = 8_000;
 
 /// Starts logging. The guards must live to the end of `main`: dropping them writes what is buffered.
 ///
@@ -33,7 +36,7 @@ pub fn start(filter: &str, folder: Option<&Path>) -> anyhow::Result<Vec<WorkerGu
                 .filename_suffix("log")
                 .max_log_files(KEPT_FILES)
                 .build(folder)?;
-            let (writer, guard) = tracing_appender::non_blocking(appender);
+            let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(BUFFERED_LINES).finish(appender);
             guards.push(guard);
             Some(fmt::layer().json().with_writer(OneLine(writer)).with_filter(levels(filter)?))
         }

@@ -9,7 +9,7 @@ use super::home::Home;
 use super::print;
 use super::runs::runtime;
 use crate::chat::{Message, Source};
-use crate::config::Config;
+use crate::config::{Config, Receive, Send, ServerAddress};
 use crate::inference::{Models, Request, ToolChoice};
 use crate::{gateway, tls};
 
@@ -68,7 +68,8 @@ fn online(config: &Config) -> anyhow::Result<usize> {
         Ok(()) => print::line(&format!("{what}: ok")),
         Err(error) => {
             failed += 1;
-            print::line(&format!("{what}: {error:#}"));
+            let text = format!("{error:#}");
+            print::line(&format!("{what}: {}{}", print::visible(&text), way_out(&text)));
         }
     };
     for mailbox in config.settings.mailboxes.values() {
@@ -80,9 +81,9 @@ fn online(config: &Config) -> anyhow::Result<usize> {
             }
         };
         let receiving = runtime.block_on(gateway::try_receiving(mailbox, &config.home, &tls));
-        told(format!("mailbox {}, receiving", mailbox.name), receiving);
+        told(format!("mailbox {}, receiving from {}", mailbox.name, origin(&mailbox.receive)), receiving);
         let sending = runtime.block_on(gateway::try_sending(mailbox, &config.home, &tls));
-        told(format!("mailbox {}, sending", mailbox.name), sending);
+        told(format!("mailbox {}, sending to {}", mailbox.name, destination(&mailbox.send)), sending);
     }
     let models = Models::build(&config.settings, &tls::client_config(None)?)?;
     let request = Request {
@@ -98,4 +99,34 @@ fn online(config: &Config) -> anyhow::Result<usize> {
         told(format!("model {name}"), answered.map(drop).map_err(Into::into));
     }
     Ok(failed)
+}
+
+fn origin(receive: &Receive) -> String {
+    match receive {
+        Receive::Imap(server) => at(server),
+        Receive::Maildir(path) => path.display().to_string(),
+    }
+}
+
+fn destination(send: &Send) -> String {
+    match send {
+        Send::Smtp(server) => at(server),
+        Send::Sendmail(path) | Send::Maildir(path) => path.display().to_string(),
+    }
+}
+
+fn at(server: &ServerAddress) -> String {
+    format!("{}:{}", server.host, server.port)
+}
+
+/// What an operator can do about the commonest failures, by the words that TLS and the resolver use for them.
+fn way_out(error: &str) -> &'static str {
+    const WAYS: [(&str, &str); 5] = [
+        ("UnknownIssuer", "; if you trust this server, name its authority's certificate in ca_file"),
+        ("not valid for name", "; write the host as its certificate names it"),
+        ("NotValidForName", "; write the host as its certificate names it"),
+        ("InvalidContentType", "; no TLS is spoken on this port: imap:// and submission:// use STARTTLS"),
+        ("lookup address", "; correct the host's name"),
+    ];
+    WAYS.iter().find(|(words, _)| error.contains(words)).map_or("", |(_, way)| way)
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::home::refused;
 use super::{print, runs, shop};
 use crate::config::{Config, is_set};
 use crate::store::{Filter, Row, Store, View};
@@ -88,10 +89,7 @@ fn random_word() -> anyhow::Result<String> {
 fn lay_out(home: &Path) -> anyhow::Result<Config> {
     fs::create_dir_all(home).with_context(|| format!("{} cannot be made", home.display()))?;
     shop::write(home, &settings())?;
-    Config::load(home).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", lines.join("\n"))
-    })
+    Config::load(home).map_err(|problems| refused(&problems, home))
 }
 
 /// The shop's settings; with a real model in the place of the rules when the environment holds its key.
@@ -156,7 +154,7 @@ fn one_letter(home: &Path, store: &Path) -> anyhow::Result<()> {
     fs::rename(&written, inbox.join("new").join(&name)).context("the letter could not be delivered")?;
     let store = Store::attach(store)?;
     let answer = answer_to(&store, &message_id)?;
-    print::line(&format!("══ the letter ══\n\n{}", letter.trim_end()));
+    print::line(&format!("══ the letter ══\n\n{}", letter.replace('\r', "").trim_end()));
     print::line("\n══ the run ══\n");
     runs::show(&store, text(&answer, "run_id"), false)?;
     let id = answer.get("id").and_then(Value::as_i64).unwrap_or_default();

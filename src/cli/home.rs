@@ -1,10 +1,11 @@
 //! Finding the home, its configuration, its store and its daemon.
 
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::print;
 use crate::config::{Config, Problem};
 use crate::daemon;
 use crate::store::{OpenError, OpenOptions, Store};
@@ -31,10 +32,7 @@ impl Home {
 
     /// The configuration of a command that cannot go on without it.
     pub(super) fn checked(&self) -> anyhow::Result<Config> {
-        self.config().map_err(|problems| {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}\n{} problem(s); nothing was done", lines.join("\n"), problems.len())
-        })
+        self.config().map_err(|problems| refused(&problems, &self.folder))
     }
 
     /// The store, beside a daemon that may be running.
@@ -66,4 +64,12 @@ impl Home {
             Err(_) => "no daemon is running, so it takes effect at the next start",
         })
     }
+}
+
+/// Tells every problem on a line of its own, so that an editor finds its place, and gives the sum of them.
+pub(super) fn refused(problems: &[Problem], folder: &Path) -> anyhow::Error {
+    for problem in problems {
+        print::remark(&problem.to_string());
+    }
+    anyhow::anyhow!("{} problem(s) in {}: nothing was done", problems.len(), folder.display())
 }

@@ -137,14 +137,14 @@ impl Run {
         let filter = Filter { run: Some(self.id.clone()), ..Filter::default() };
         let mut shown = 0;
         loop {
-            row_of(store, &self.id)?;
+            // The status first: the events of a run that has ended are then all there.
+            let run = row_of(store, &self.id)?;
             let events = store.rows(View::Events, &filter)?;
             for event in events.iter().skip(shown) {
                 show_event(event, self.json);
             }
             shown = events.len();
-            let status = row_of(store, &self.id)?.get("status").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if !matches!(status.as_str(), "queued" | "running") {
+            if !matches!(run.get("status").and_then(Value::as_str), Some("queued" | "running")) {
                 return Ok(ExitCode::SUCCESS);
             }
             std::thread::sleep(std::time::Duration::from_millis(250));

@@ -60,7 +60,8 @@ pub(super) fn write(home: &Path, settings: &str) -> anyhow::Result<()> {
     }
     write_new(&home.join("letters/order.eml"), LETTER, 0o644)?;
     fs::create_dir_all(home.join("duties"))?;
-    write_new(&home.join("dutiful.toml"), settings, 0o600)
+    // No secret stands in it, and a service runs as another user than the one who wrote it.
+    write_new(&home.join("dutiful.toml"), settings, 0o644)
 }
 
 fn write_new(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {

@@ -58,8 +58,10 @@ pub(super) fn load(home: &Path, variables: Variables<'_>) -> Result<Config, Vec<
 pub(super) fn store_path(home: &Path) -> Result<PathBuf, Problem> {
     let home = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
     let problem = |message: String| Problem { path: SETTINGS.into(), line: 0, message };
-    let text = std::fs::read_to_string(home.join(SETTINGS))
-        .map_err(|error| problem(format!("cannot be read: {error}; name the home with --home DIR, or make one with `dutiful init DIR`")))?;
+    let text = std::fs::read_to_string(home.join(SETTINGS)).map_err(|error| {
+        let folder = home.display();
+        problem(format!("cannot be read in {folder} ({error}); name the home with --home DIR, or make one with `dutiful init DIR`"))
+    })?;
     let tree = DeTable::parse(&text).map_err(|error| problem(format!("is not TOML: {}", error.message())))?;
     let store = tree.get_ref().get("store").and_then(|store| store.get_ref().get("path")).and_then(|path| path.get_ref().as_str());
     Ok(home.join(store.unwrap_or(super::read::DEFAULT_STORE)))

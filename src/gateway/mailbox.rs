@@ -171,7 +171,8 @@ fn look_into(folder: SentFolder) -> LookForSent {
 pub async fn try_receiving(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::ClientConfig>) -> anyhow::Result<()> {
     match &mailbox.receive {
         Receive::Maildir(path) => {
-            anyhow::ensure!(path.is_dir(), "{} does not exist yet: `serve` makes it", path.display());
+            // What is missing, `serve` makes.
+            anyhow::ensure!(path.is_dir() || !path.exists(), "{} is no folder", path.display());
             Ok(())
         }
         Receive::Imap(server) => {

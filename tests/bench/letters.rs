@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct Senders {
 
 /// What came of many letters.
 pub struct Answered {
-    /// From the first letter's delivery to the last answer's.
+    /// To the last answer's arrival.
     pub took: Duration,
     /// Letters with exactly one answer that names them in In-Reply-To, in their sender's mailbox.
     pub once: usize,
@@ -51,6 +51,26 @@ impl Senders {
     /// So many letters over ten connections at once, and their answers.
     pub fn ask_at_once(&self, servers: &Servers, to: &str, count: usize) -> Answered {
         let began = Instant::now();
+        self.write(servers, to, count);
+        self.answers(began, count)
+    }
+
+    /// So many letters that all lie in the mailbox before `go_on` is called, and their answers from then on.
+    pub fn ask_beforehand(&self, servers: &Servers, to: &str, count: usize, go_on: impl FnOnce()) -> Answered {
+        let mailbox = servers.mailbox(to);
+        let before = waiting(&mailbox);
+        let began = Instant::now();
+        self.write(servers, to, count);
+        while waiting(&mailbox) < before + count {
+            assert!(began.elapsed() < PATIENCE, "the letters did not arrive");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let began = Instant::now();
+        go_on();
+        self.answers(began, count)
+    }
+
+    fn write(&self, servers: &Servers, to: &str, count: usize) {
         thread::scope(|scope| {
             for start in 0..10 {
                 scope.spawn(move || {
@@ -61,8 +81,11 @@ impl Senders {
                 });
             }
         });
+    }
+
+    fn answers(&self, began: Instant, count: usize) -> Answered {
         while self.arrived() < count && began.elapsed() < PATIENCE {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(10));
         }
         let took = began.elapsed();
         // An answer too many would come right after.
@@ -71,7 +94,7 @@ impl Senders {
     }
 
     fn arrived(&self) -> usize {
-        self.mailboxes.iter().filter_map(|mailbox| fs::read_dir(mailbox.join("new")).ok()).map(Iterator::count).sum()
+        self.mailboxes.iter().map(|mailbox| waiting(mailbox)).sum()
     }
 
     fn answered_once(&self, count: usize) -> usize {
@@ -90,6 +113,11 @@ impl Senders {
         };
         (0..count).filter(|number| answers_to(*number) == 1).count()
     }
+}
+
+/// Letters in a mailbox, whether its owner's program was told of them or not.
+fn waiting(mailbox: &Path) -> usize {
+    ["new", "cur"].iter().filter_map(|folder| fs::read_dir(mailbox.join(folder)).ok()).map(Iterator::count).sum()
 }
 
 /// A stranger's server's connection to ours.

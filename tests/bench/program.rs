@@ -90,6 +90,16 @@ impl Program {
         }
     }
 
+    /// Stops it where it stands, until [`Program::go_on`].
+    pub fn halt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).unwrap();
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
+    }
+
     /// SIGTERM, and its end.
     pub fn end(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();

@@ -12,6 +12,8 @@
 
 mod answers_mail;
 mod answers_on_real_servers;
+mod commands;
+mod ends_runs;
 mod keeps_customers_apart;
 mod keeps_secrets;
 mod keeps_the_mailbox_in_order;

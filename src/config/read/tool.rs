@@ -1,6 +1,6 @@
 //! `[tools.NAME]`: an operator's tool.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -82,8 +82,11 @@ fn kind(section: &Section<'_>) -> Option<ToolKind> {
 /// The daemon serves without it: the calls fail, and the mail goes on.
 fn warn_of_missing(entry: &Entry<'_>, section: &Section<'_>, argv: &[String]) {
     let program = argv.first().filter(|program| program.contains('/')).map(|program| section.home().join(program));
-    if let Some(path) = program.filter(|path: &PathBuf| !path.is_file()) {
+    let Some(path) = program else { return };
+    if !path.is_file() {
         entry.warning(format!("there is no program {}; each call of the tool fails until it is there", path.display()));
+    } else if path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 == 0) {
+        entry.warning(format!("{} is no program; each call of the tool fails until you run chmod +x on it", path.display()));
     }
 }
 

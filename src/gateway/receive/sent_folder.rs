@@ -15,6 +15,9 @@ use crate::store::{ClaimedOutgoing, Store, StoreError};
 
 /// How often it is looked for sent letters without a copy, besides being nudged.
 const EVERY: Duration = Duration::from_secs(30);
+/// How long sent letters are gathered once one is there: copies are for people, who look later, and must not take a
+/// server's time from the answers of the same burst, nor a login for each letter.
+const GATHER: Duration = Duration::from_secs(3);
 /// Copies made on one connection.
 const TOGETHER: usize = 50;
 
@@ -88,11 +91,17 @@ impl SentFolder {
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.sent.notified(), if backoff.failures() == 0 => {}
+                () = self.gathered(), if backoff.failures() == 0 => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
         Ok(())
+    }
+
+    /// Resolves some time after a letter was sent.
+    async fn gathered(&self) {
+        self.sent.notified().await;
+        tokio::time::sleep(GATHER).await;
     }
 
     async fn copy_all(&self, store: &Store) -> Result<(), CopyError> {

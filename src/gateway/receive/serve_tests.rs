@@ -382,7 +382,8 @@ async fn email_j1_a_letter_over_the_limit_is_kept_in_part_and_not_judged() {
 
 #[tokio::test]
 async fn email_j4_security_r8_a_full_disk_loses_nothing_is_told_once_and_recovers_by_itself() {
-    let (peer, world) = imap().await;
+    let (peer, mut world) = imap().await;
+    world.limits.letter_bytes = 1_000_000;
     let mut running = world.start();
     running.settled().await;
     peer.until(|state| state.idling == 1).await;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::smtp::{Patience, Server, Session};
+use super::smtp::{Outcome, Patience, Server, Session};
 use crate::config::{Mailbox, Send};
 use crate::gateway::login::login_for;
 
@@ -14,7 +14,8 @@ use crate::gateway::login::login_for;
 pub async fn try_sending(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::ClientConfig>) -> anyhow::Result<()> {
     match &mailbox.send {
         Send::Maildir(path) => {
-            anyhow::ensure!(path.is_dir(), "{} does not exist yet: `serve` makes it", path.display());
+            // What is missing, `serve` makes.
+            anyhow::ensure!(path.is_dir() || !path.exists(), "{} is no folder", path.display());
             Ok(())
         }
         Send::Sendmail(program) => {
@@ -24,9 +25,18 @@ pub async fn try_sending(mailbox: &Mailbox, home: &Path, tls: &Arc<rustls::Clien
         Send::Smtp(address) => {
             let login = login_for(mailbox, home).await.map_err(anyhow::Error::msg)?;
             let server = Server { address, tls, hello: mailbox.address.domain(), patience: Patience::default() };
-            let session = Box::pin(Session::open(&server, login.as_ref())).await.map_err(|outcome| anyhow::anyhow!("{outcome:?}"))?;
+            let session = Box::pin(Session::open(&server, login.as_ref())).await.map_err(told)?;
             session.quit().await;
             Ok(())
         }
+    }
+}
+
+fn told(outcome: Outcome) -> anyhow::Error {
+    match outcome {
+        Outcome::Unreachable(reason) | Outcome::Broken(reason) | Outcome::Uncertain(reason) => anyhow::Error::msg(reason),
+        Outcome::LoginRefused(reason) => anyhow::anyhow!("login refused: {reason}"),
+        Outcome::Refused(refusal) => anyhow::anyhow!("refused: {}", refusal.text),
+        Outcome::Accepted => anyhow::anyhow!("no session came of it"),
     }
 }

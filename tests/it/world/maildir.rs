@@ -58,16 +58,6 @@ impl Maildir {
             .collect()
     }
 
-    /// Makes what lies in it so old, in the words of `touch`.
-    pub fn make_older(&self, when: &str) {
-        for folder in ["new", "cur"] {
-            for entry in fs::read_dir(self.path.join(folder)).unwrap() {
-                let touched = Command::new("touch").arg("--date").arg(when).arg(entry.unwrap().path()).status().unwrap();
-                assert!(touched.success());
-            }
-        }
-    }
-
     /// The names of its letters' files.
     pub fn names(&self) -> Vec<String> {
         let folders = ["new", "cur"].iter().filter_map(|folder| fs::read_dir(self.path.join(folder)).ok());
@@ -84,6 +74,16 @@ impl Maildir {
     /// A file that the server keeps beside the letters.
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path.join(name)).unwrap()
+    }
+
+    /// Makes what lies in it so old, in the words of `touch`.
+    pub fn make_older(&self, when: &str) {
+        for folder in ["new", "cur"] {
+            for entry in fs::read_dir(self.path.join(folder)).unwrap() {
+                let touched = Command::new("touch").arg("--date").arg(when).arg(entry.unwrap().path()).status().unwrap();
+                assert!(touched.success());
+            }
+        }
     }
 
     /// Waits until at least so many letters lie in it, and gives all.

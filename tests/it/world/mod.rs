@@ -1,6 +1,7 @@
 //! What a test stands in: a home folder, the daemon as a process, a scripted model, mail folders or real mail servers.
 
 mod daemon;
+mod home;
 mod letter;
 mod mail_servers;
 mod maildir;
@@ -20,6 +21,7 @@ use rustix::process::umask;
 use tempfile::TempDir;
 
 pub use daemon::Daemon;
+pub use home::{Home, Life, Scene};
 pub use letter::Letter;
 pub use mail_servers::{Account, MailServers};
 pub use maildir::{Arrived, Maildir};
@@ -199,17 +201,17 @@ impl World {
         Daemon::start(&self.home, self.folder.path())
     }
 
-    /// Starts the daemon, which need not get ready.
-    pub fn start_unready(&self) -> Daemon {
-        Daemon::start_unready(&self.home, self.folder.path())
-    }
-
     /// The same, with this umask.
     pub fn start_with_umask(&self, mask: u32) -> Daemon {
         let before = umask(Mode::from_raw_mode(mask));
         let daemon = self.start();
         umask(before);
         daemon
+    }
+
+    /// Starts the daemon, which need not get ready.
+    pub fn start_unready(&self) -> Daemon {
+        Daemon::start_unready(&self.home, self.folder.path())
     }
 
     /// Runs one command on this home to its end.
