@@ -8,6 +8,7 @@ use super::chain::message_bytes;
 use super::opening::letter_text;
 use super::{Piece, Resolver};
 use crate::chat::{Block, Message, Origin, Source, ToolCall, ToolResult, untrusted};
+use crate::mail::Address;
 use crate::run::RunContext;
 use crate::store::{PastTurn, Step, Store};
 
@@ -34,7 +35,7 @@ impl Resolver for History {
         async move {
             let (Some(thread), Some(letter)) = (context.thread, context.letter) else { return Ok(None) };
             let turns = self.store.past_turns(thread, letter, TURNS).await?;
-            let messages = newest_within(&turns, HISTORY);
+            let messages = newest_within(&turns, context.party.address.as_ref(), HISTORY);
             Ok((!messages.is_empty()).then_some(Piece::History(messages)))
         }
         .boxed()
@@ -43,12 +44,12 @@ impl Resolver for History {
 
 /// The newest turns that fit, oldest first. A turn that does not fit goes without its tool use before it,
 /// and everything older, is left out.
-fn newest_within(turns: &[PastTurn], bytes: usize) -> Vec<Message> {
+fn newest_within(turns: &[PastTurn], writer: Option<&Address>, bytes: usize) -> Vec<Message> {
     let mut left = bytes;
     let mut kept = Vec::new();
     for turn in turns.iter().rev() {
         let fits = |messages: &Vec<Message>| messages.iter().map(message_bytes).sum::<usize>() <= left;
-        let Some(messages) = Some(turn_messages(turn, true)).filter(fits).or_else(|| Some(turn_messages(turn, false)).filter(fits)) else {
+        let Some(messages) = [true, false].into_iter().map(|with_tools| turn_messages(turn, writer, with_tools)).find(fits) else {
             break;
         };
         left -= messages.iter().map(message_bytes).sum::<usize>();
@@ -57,9 +58,11 @@ fn newest_within(turns: &[PastTurn], bytes: usize) -> Vec<Message> {
     kept.into_iter().rev().flatten().collect()
 }
 
-fn turn_messages(turn: &PastTurn, with_tools: bool) -> Vec<Message> {
+/// What another participant wrote earlier is a third party's text to whoever writes now (security, construction 5).
+fn turn_messages(turn: &PastTurn, writer: Option<&Address>, with_tools: bool) -> Vec<Message> {
     let letter = letter_text(&turn.inbound, &turn.nonce, turn.received_at, LETTER);
-    let mut messages = vec![Message::user(letter, Source::Customer)];
+    let source = if writer == Some(&turn.inbound.from.address) { Source::Customer } else { Source::ThirdParty };
+    let mut messages = vec![Message::user(letter, source)];
     if with_tools {
         messages.extend(tool_use(&turn.steps, &turn.nonce));
     }

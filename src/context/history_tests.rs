@@ -29,6 +29,10 @@ fn finished(call: &ToolCall, text: &str) -> Step {
     Step::ToolFinished { round: 1, position: 0, call: call.clone(), result, status: ToolStatus::Completed }
 }
 
+fn alice() -> Address {
+    "alice@example.com".parse().unwrap()
+}
+
 fn turn(text: &str, steps: Vec<Step>, reply: Option<&str>) -> PastTurn {
     let inbound = Inbound {
         message_id: MessageId::parse("<a@example.com>").unwrap(),
@@ -58,6 +62,16 @@ fn turn(text: &str, steps: Vec<Step>, reply: Option<&str>) -> PastTurn {
 }
 
 #[test]
+fn what_another_participant_wrote_is_a_third_partys_text() {
+    let bob: Address = "bob@example.com".parse().unwrap();
+    for (writer, expected) in [(Some(alice()), Source::Customer), (Some(bob), Source::ThirdParty), (None, Source::ThirdParty)] {
+        let messages = turn_messages(&turn("Where is it?", Vec::new(), None), writer.as_ref(), true);
+        let Some(Message::User { blocks }) = messages.first() else { panic!("{messages:?}") };
+        assert!(matches!(blocks.first(), Some(Block::Text { source, .. }) if *source == expected));
+    }
+}
+
+#[test]
 fn a_turn_is_its_letter_its_tool_use_and_its_answer() {
     let (one, two) = (call("c1", "order_status"), call("c2", "refund"));
     let written = ToolCall { name: "Order-Status".into(), ..one.clone() };
@@ -69,7 +83,7 @@ fn a_turn_is_its_letter_its_tool_use_and_its_answer() {
         Step::Noted { text: "Write now.".to_owned() },
         responded("It is on its way.", &[]),
     ];
-    let messages = turn_messages(&turn("Where is it?", steps, Some("It is on its way.\n\n-- \nSundae")), true);
+    let messages = turn_messages(&turn("Where is it?", steps, Some("It is on its way.\n\n-- \nSundae")), Some(&alice()), true);
     let [letter, response, Message::Results { results }, answer] = messages.as_slice() else { panic!("{messages:?}") };
     assert!(
         letter
@@ -97,7 +111,7 @@ fn results_of_earlier_runs_are_bounded_and_stay_wrapped() {
 fn harness_c3_whole_turns_are_left_out_the_oldest_first() {
     let long = "x".repeat(3000);
     let turns: Vec<PastTurn> = (0..5).map(|at| turn(&format!("{at} {long}"), Vec::new(), Some("Answer."))).collect();
-    let messages = newest_within(&turns, 10_000);
+    let messages = newest_within(&turns, Some(&alice()), 10_000);
     let letters: Vec<String> = messages.iter().filter(|message| matches!(message, Message::User { .. })).map(Message::text).collect();
     assert_eq!((letters.len(), messages.len()), (3, 6));
     assert!(letters[0].contains("\n\n2 xxx") && letters[2].contains("\n\n4 xxx"));
@@ -107,7 +121,7 @@ fn harness_c3_whole_turns_are_left_out_the_oldest_first() {
 fn a_turn_too_long_for_its_tool_use_keeps_letter_and_answer() {
     let one = call("c1", "order_status");
     let steps = vec![responded("", std::slice::from_ref(&one)), finished(&one, &"x".repeat(3000))];
-    let messages = newest_within(&[turn("Where?", steps, Some("Here."))], 2000);
+    let messages = newest_within(&[turn("Where?", steps, Some("Here."))], Some(&alice()), 2000);
     assert_eq!(messages.iter().map(|message| message.calls().len()).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(messages.last().unwrap().text(), "Here.");
 }
@@ -174,7 +188,11 @@ async fn a_follow_up_is_shown_the_letters_and_tool_use_before_it_and_another_thr
     let Some(Piece::History(messages)) = history.resolve(&context).await.unwrap() else { panic!("no history") };
     assert_eq!(
         messages,
-        turn_messages(&turn("Where is it?", vec![responded("", std::slice::from_ref(&one)), finished(&one, "shipped")], None), true)
+        turn_messages(
+            &turn("Where is it?", vec![responded("", std::slice::from_ref(&one)), finished(&one, "shipped")], None),
+            Some(&alice()),
+            true
+        )
     );
     (context.thread, context.letter) = (Some(elsewhere), Some(other));
     assert_eq!(history.resolve(&context).await.unwrap(), None);

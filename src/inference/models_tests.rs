@@ -110,15 +110,16 @@ async fn a_watcher_sees_each_event_and_the_output_limit_is_the_models_own() {
     assert!(matches!(seen.last(), Some(ModelEvent::Finished { .. })));
 }
 
-/// A provider on loopback that cuts its first answer and gives the second whole.
-async fn cutting_server(tasks: &mut tokio::task::JoinSet<()>) -> String {
+/// A provider on loopback that cuts its first answers and gives the next one whole.
+async fn cutting_server(tasks: &mut tokio::task::JoinSet<()>, cuts: usize) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
     let chunk = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     let stop = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    let answers = [format!("{head}{}", chunk("half")), format!("{head}{}{stop}", chunk("whole"))];
+    let mut answers = vec![format!("{head}{}", chunk("half")); cuts];
+    answers.push(format!("{head}{}{stop}", chunk("whole")));
     tasks.spawn(async move {
         for answer in answers {
             let (mut socket, _) = listener.accept().await.unwrap();
@@ -132,16 +133,29 @@ async fn cutting_server(tasks: &mut tokio::task::JoinSet<()>) -> String {
     base
 }
 
-#[tokio::test]
-async fn harness_f4_a_cut_answer_is_dropped_and_asked_for_again() {
-    let mut tasks = tokio::task::JoinSet::new();
-    let base = cutting_server(&mut tasks).await;
+/// The model at such a provider; it never waits between attempts.
+async fn cut_model(tasks: &mut tokio::task::JoinSet<()>, cuts: usize) -> Model {
+    let base = cutting_server(tasks, cuts).await;
     let tls = crate::tls::client_config(None).unwrap();
     let provider = HttpProvider::new(Dialect::Openai, &settings(Wire::Openai, &base), &tls, Limits::default()).unwrap();
     let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 0, cache_write: 0 };
     let provider: Box<dyn Provider> = Box::new(provider);
     let own = Arc::new(Backend { name: "p".into(), provider, context_window: 1000, max_output: 100, price, chance: || 0.0 });
-    let completed = ask(&Model { own, fallbacks: Vec::new() }).await.unwrap();
+    Model { own, fallbacks: Vec::new() }
+}
+
+#[tokio::test]
+async fn harness_u3_cut_answers_are_billed_also_when_no_whole_one_comes() {
+    let mut tasks = tokio::task::JoinSet::new();
+    let model = cut_model(&mut tasks, 5).await;
+    let unanswered = model.complete(&request(vec![user("hello")]), &|_| {}).await.unwrap_err();
+    assert_eq!((unanswered.error.kind, unanswered.attempts, unanswered.cost), (ErrorKind::Network, 5, 5 * (5 + 1)));
+}
+
+#[tokio::test]
+async fn harness_f4_a_cut_answer_is_dropped_and_asked_for_again() {
+    let mut tasks = tokio::task::JoinSet::new();
+    let completed = ask(&cut_model(&mut tasks, 1).await).await.unwrap();
     assert_eq!(completed.reply.message.text(), "whole");
     assert_eq!(completed.attempts, 2);
     // Five tokens in and one or two out, each time: the cut attempt is billed as well (harness U3).

@@ -9,13 +9,21 @@ fn looking(setting: &mut Setting) {
 }
 
 fn source(finish: &Finish) -> ReplySource {
-    let sources = finish.steps.iter().filter_map(|step| if let Step::ReplyReady { source, .. } = step { Some(*source) } else { None });
-    sources.last().unwrap()
+    finish.steps.iter().find_map(|step| if let Step::ReplyReady { source, .. } = step { Some(*source) } else { None }).unwrap()
+}
+
+/// A model that answers by these rules, in the process itself.
+fn by_rules(setting: &mut Setting, rules: &str) {
+    let path = setting.settings.home.join("rules.toml");
+    std::fs::write(&path, rules).unwrap();
+    let model = setting.settings.models.get_mut("kimi").unwrap();
+    (model.wire, model.rules) = (Wire::Script, Some(path));
 }
 
 #[tokio::test]
 async fn harness_l2_a_model_that_never_stops_gets_its_rounds_and_one_closing_call() {
-    for rounds in [1, 2, 8] {
+    for rounds in [1_u32, 2, 8] {
+        let many = usize::try_from(rounds).unwrap();
         let mut said: Vec<Said> = (0..rounds).map(|_| calls(&["look"])).collect();
         said.push(text("It comes on Monday."));
         let world = World::new(said, |setting| {
@@ -30,12 +38,12 @@ async fn harness_l2_a_model_that_never_stops_gets_its_rounds_and_one_closing_cal
         );
         assert_eq!(source(&finish), ReplySource::Closing);
         let requests = world.model.requests();
-        assert_eq!(requests.len() as u32, rounds + 1);
+        assert_eq!(requests.len(), many + 1);
         let (last, before) = requests.split_last().unwrap();
         assert_eq!(last["tool_choice"], "none");
         assert!(last_message(last).1.contains("No further tool use is possible"));
         assert!(before.iter().all(|request| request["tool_choice"] != "none"));
-        assert_eq!(world.results().await.len() as u32, rounds);
+        assert_eq!(world.results().await.len(), many);
     }
 }
 
@@ -129,6 +137,27 @@ async fn harness_s5_a_refusal_is_never_mailed_as_an_answer_and_runs_nothing() {
 }
 
 #[tokio::test]
+async fn harness_s5_an_answer_that_a_filter_took_is_a_refusal() {
+    let filtered = Said::Error(400, "{\"error\":{\"code\":\"content_filter\",\"message\":\"filtered\"}}");
+    let world = World::new(vec![filtered], same).await;
+    let finish = world.finish().await;
+    assert_eq!((finish.body.as_str(), finish.close.outcome), ("A colleague will write to you.", Outcome::Refused));
+}
+
+#[tokio::test]
+async fn harness_s6_a_pause_gets_its_content_back_three_times_and_is_then_an_end() {
+    let pause = |turn: u32| format!("[[rule]]\nmatch = {{ turn = {turn} }}\ntext = 'part {turn}'\nfinish = 'pause_turn'\n");
+    let ending = format!("{}{}[[rule]]\ntext = 'The end.'\n", pause(0), pause(1));
+    let endless: String = (0..9).map(pause).collect();
+    for (rules, body, asked) in [(ending, "The end.", 3), (endless, "part 3", 4)] {
+        let world = World::new(vec![Said::Silence], |setting| by_rules(setting, &rules)).await;
+        let finish = world.finish().await;
+        assert_eq!((finish.body.as_str(), finish.close.outcome), (body, Outcome::Answered));
+        assert_eq!(world.steps().await.iter().filter(|step| matches!(step, Step::ModelRequested { .. })).count(), asked);
+    }
+}
+
+#[tokio::test]
 async fn harness_l5_calls_beyond_a_round_or_a_run_get_an_error_and_do_not_run() {
     let world = World::new(vec![calls(&["mark", "mark", "mark"]), calls(&["mark", "mark"]), text("Done.")], |setting| {
         tool(setting, "mark", Effect::Effectful, "echo x >> marks");
@@ -212,10 +241,7 @@ async fn harness_l5_a_round_that_takes_all_the_time_leaves_a_last_word_and_then_
         (rules.replace("text = 'Short.'", "text = 'Short.'\ndelay = '60m'"), "A colleague will write to you.", Outcome::Fallback),
     ] {
         let world = World::new(vec![Said::Silence], |setting| {
-            let path = setting.settings.home.join("rules.toml");
-            std::fs::write(&path, rules).unwrap();
-            let model = setting.settings.models.get_mut("kimi").unwrap();
-            (model.wire, model.rules) = (Wire::Script, Some(path));
+            by_rules(setting, &rules);
         })
         .await;
         let finish = world.finish().await;

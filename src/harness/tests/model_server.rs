@@ -17,8 +17,10 @@ pub(crate) enum Said {
     Calls(Vec<(String, String)>, &'static str),
     /// A text beside calls without arguments.
     Both(&'static str, Vec<&'static str>),
-    /// An HTTP error.
+    /// An HTTP error without a word.
     Status(u16),
+    /// An HTTP error with its body.
+    Error(u16, &'static str),
     /// Nothing, for as long as the connection is held.
     Silence,
 }
@@ -91,6 +93,9 @@ fn bytes_of(said: &Said, turn: usize) -> Option<String> {
             ((*text).to_owned(), calls, "tool_calls")
         }
         Said::Status(status) => return Some(format!("HTTP/1.1 {status} No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")),
+        Said::Error(status, body) => {
+            return Some(format!("HTTP/1.1 {status} No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{body}"));
+        }
         Said::Silence => return None,
     };
     let calls: Vec<Value> = (0..)

@@ -228,3 +228,22 @@ async fn harness_w9_a_request_that_is_too_large_is_not_sent() {
     assert_eq!(events[0].as_ref().unwrap_err().kind, ErrorKind::ContextTooLong);
     assert!(server.seen.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn harness_k3_dropping_a_stream_closes_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let provider = provider(Dialect::Openai, &format!("http://{}/v1", listener.local_addr().unwrap()));
+    let request = request(vec![user("hello")]);
+    let mut stream = provider.stream(&request);
+    let answering = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        read_request(&mut socket).await;
+        let said = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
+        socket.write_all(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{said}").as_bytes()).await.unwrap();
+        socket
+    };
+    let (mut socket, first) = tokio::join!(answering, futures_util::StreamExt::next(&mut stream));
+    first.unwrap().unwrap();
+    drop(stream);
+    assert!(matches!(socket.read(&mut [0; 64]).await, Ok(0) | Err(_)));
+}

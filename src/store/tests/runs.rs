@@ -106,6 +106,37 @@ async fn a_refused_call_without_intent_stands_in_the_audit() {
 }
 
 #[tokio::test]
+async fn harness_k1_a_wish_to_cancel_is_kept_until_the_run_has_ended() {
+    let place = Place::new();
+    let store = place.open();
+    let (run, ..) = running(&store, 1).await;
+    assert_eq!(store.runs_to_cancel().unwrap(), []);
+    assert!(store.request_cancel(&run).await.unwrap());
+    drop(store);
+    let store = place.open();
+    assert_eq!(store.runs_to_cancel().unwrap(), [run.clone()], "also over a restart");
+    store.take_interrupted().await.unwrap();
+    let why = Some("cancelled by the operator".to_owned());
+    let close = Close { status: RunStatus::Cancelled, outcome: Outcome::Failed, error: why, ..done() };
+    store.close_run(&run, vec![], close, vec![], None).await.unwrap();
+    assert_eq!(store.runs_to_cancel().unwrap(), []);
+    assert!(!store.request_cancel(&run).await.unwrap(), "it has ended");
+    assert!(!store.request_cancel(&RunId("r-none".to_owned())).await.unwrap());
+    assert_eq!(place.text("SELECT reason FROM audit_letters"), "cancelled by the operator");
+}
+
+#[tokio::test]
+async fn harness_u3_a_call_without_an_answer_is_billed_to_its_run() {
+    let place = Place::new();
+    let store = place.open();
+    let (run, ..) = running(&store, 1).await;
+    let failed = Step::ModelFailed { purpose: Purpose::Round, error: "server".to_owned(), message: "no".to_owned(), attempts: 5, cost: 9 };
+    store.append(&run, vec![failed]).await.unwrap();
+    assert_eq!(place.number("SELECT cost FROM audit_runs"), 9);
+    assert!(place.text("SELECT data FROM audit_events WHERE kind = 'model.failed'").contains("\"attempts\":5"));
+}
+
+#[tokio::test]
 async fn harness_j4_closing_a_run_and_queueing_its_letter_is_one_commit() {
     let place = Place::new();
     let store = place.open_stopping(CommitStop::Acknowledged(2));
