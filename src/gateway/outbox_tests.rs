@@ -143,7 +143,7 @@ fn email_g7_one_stranger_among_many_stops_the_letter() {
 }
 
 #[test]
-fn a_letter_waits_for_a_person_as_the_agent_says() {
+fn email_g19_a_letter_waits_for_a_person_as_the_agent_says() {
     let (operator, alice, bob) = (address("owner@shop.example"), address("alice@example.com"), address("bob@example.com"));
     let is_stranger = |one: &Address| Ok(*one == bob);
     let held = |hold, to: &[&Address]| {

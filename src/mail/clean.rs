@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn email_c11_names_are_safe_base_names() {
+    fn email_c11_security_s28_names_are_safe_base_names() {
         for (given, wanted) in [
             ("../../etc/passwd", "passwd"),
             ("C:\\Users\\x\\cake.pdf", "cake.pdf"),

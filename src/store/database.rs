@@ -338,6 +338,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
          PRAGMA synchronous = FULL;
          PRAGMA foreign_keys = ON;
          PRAGMA wal_autocheckpoint = 0;
+         -- Savepoint journals stay in memory: no letter's text in a temporary folder, and no file made for each write.
+         PRAGMA temp_store = MEMORY;
          PRAGMA trusted_schema = OFF;",
     )?;
     connection.set_prepared_statement_cache_capacity(128);
@@ -347,7 +349,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
-    connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;")?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;")?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }

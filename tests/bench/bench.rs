@@ -8,7 +8,6 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    clippy::print_stderr,
     clippy::disallowed_methods,
     unreachable_pub,
     reason = "a panic here is a failed measurement, and a benchmark starts programs"

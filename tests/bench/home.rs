@@ -59,7 +59,7 @@ pub struct Home {
 
 impl Home {
     /// The daemon on a mailbox of its own.
-    pub fn daemon(name: &'static str, servers: &Servers, model: &Model, more: Settings<'_>) -> Home {
+    pub fn daemon(name: &'static str, servers: &Servers, model: &Model, more: &Settings<'_>) -> Home {
         let address = servers.address("agent");
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");

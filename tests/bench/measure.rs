@@ -41,7 +41,7 @@ pub fn all(servers: &Servers, words: &[String]) -> ExitCode {
 
 /// Start, rest, and single letters in turn, so that a change of the machine's mood meets both.
 fn latency(servers: &Servers, model: &Model, table: &mut Table) {
-    let homes = [Home::daemon("dutiful", servers, model, Settings::default()), Home::bare(servers, model)];
+    let homes = [Home::daemon("dutiful", servers, model, &Settings::default()), Home::bare(servers, model)];
     let mut starts = [Vec::new(), Vec::new()];
     for _ in 0..STARTS {
         for (home, starts) in homes.iter().zip(&mut starts) {
@@ -85,9 +85,9 @@ fn latency(servers: &Servers, model: &Model, table: &mut Table) {
 fn bursts(servers: &Servers, model: &Model, table: &mut Table) {
     let without_copies = Settings { mailbox: "sent_copy = \"off\"\n", ..Settings::default() };
     let homes = [
-        Home::daemon("dutiful", servers, model, Settings::default()),
+        Home::daemon("dutiful", servers, model, &Settings::default()),
         Home::bare(servers, model),
-        Home::daemon("dutiful, sent_copy off", servers, model, without_copies),
+        Home::daemon("dutiful, sent_copy off", servers, model, &without_copies),
     ];
     let [mut daemon, mut bare, mut uncopied] = [Bursts::default(), Bursts::default(), Bursts::default()];
     for _ in 0..BURSTS {
@@ -175,7 +175,7 @@ impl Bursts {
 fn slow_model(servers: &Servers, table: &mut Table) {
     let model = Model::start(SLOW_MODEL);
     let settings = Settings { concurrent_runs: SLOW_RUNS, ..Settings::default() };
-    let home = Home::daemon("dutiful", servers, &model, settings);
+    let home = Home::daemon("dutiful", servers, &model, &settings);
     let program = home.start();
     let senders = Senders::new(servers, BURST_SENDERS);
     let answered = senders.ask_at_once(servers, &home.address, SLOW_LETTERS);

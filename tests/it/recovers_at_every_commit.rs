@@ -163,13 +163,15 @@ fn effects_wait_their_turn(home: &Home) {
 fn stands_in_order(home: &Home, scene: &Scene) {
     let sent = home.sent();
     let ids: BTreeSet<String> = sent.letters().iter().map(|letter| letter.header("Message-ID").unwrap()).collect();
-    assert_eq!(sent.letters().len(), scene.outgoing, "each letter lies there once");
-    assert_eq!(ids.len(), scene.outgoing, "under one name");
+    assert_eq!(sent.letters().len(), ids.len(), "each letter lies there once, under one name");
     assert_eq!(fs::read_dir(home.path().join("sent/tmp")).unwrap().count(), 0);
-    let stored: BTreeSet<String> = home.words("SELECT '<' || trim(message_id, '<>') || '>' FROM audit_outgoing").into_iter().collect();
-    assert_eq!(ids, stored);
+    let stored: BTreeSet<String> =
+        home.words("SELECT '<' || trim(message_id, '<>') || '>' FROM audit_outgoing WHERE run_id IS NOT NULL").into_iter().collect();
+    // Word to the operator from outside a run (a limit was reached) may or may not have been written before the stop.
+    assert_eq!(stored.len(), scene.outgoing);
+    assert!(stored.is_subset(&ids), "{stored:?} {ids:?}");
 
-    assert_eq!(home.words("SELECT DISTINCT status FROM audit_outgoing"), ["sent"]);
+    assert_eq!(home.words("SELECT DISTINCT status FROM audit_outgoing WHERE run_id IS NOT NULL"), ["sent"]);
     assert_eq!(home.words("SELECT DISTINCT status FROM audit_runs"), ["done"]);
     let runs_of_letters = home.words("SELECT run_id FROM audit_letters WHERE verdict = 'accepted' ORDER BY run_id");
     assert_eq!(home.words("SELECT id FROM audit_runs ORDER BY id"), runs_of_letters, "one run for each accepted letter");

@@ -312,7 +312,7 @@ fn email_f10_an_agent_that_is_not_addressed_stays_silent_and_reply_to_moves_no_a
 }
 
 #[test]
-fn email_e1_e2_a_leaked_id_joins_nobody_to_a_strangers_thread() {
+fn email_e1_e2_security_s7_a_leaked_id_joins_nobody_to_a_strangers_thread() {
     let leaked = related(Some("bob@example.org"), &["bob@example.org"], "sundae", None);
     for fields in [PLAIN.to_owned(), format!("{PASS}{PLAIN}"), format!("{PASS}{PLAIN}Cc: bob@example.org\r\nReply-To: bob@example.org\r\n")]
     {
@@ -323,7 +323,7 @@ fn email_e1_e2_a_leaked_id_joins_nobody_to_a_strangers_thread() {
 }
 
 #[test]
-fn security_s21_s23_s24_what_a_machine_a_forger_or_a_broken_letter_sends_gets_no_answer() {
+fn security_s8_s21_s23_s24_what_a_machine_a_forger_or_a_broken_letter_sends_gets_no_answer() {
     for fields in [
         format!("Return-Path: <>\r\n{PLAIN}"),
         format!("Auto-Submitted: auto-replied\r\n{PLAIN}"),

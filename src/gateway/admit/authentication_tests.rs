@@ -77,7 +77,7 @@ fn security_s1_what_only_looks_like_a_pass_is_none() {
 }
 
 #[test]
-fn security_s1_only_the_trusted_block_speaks() {
+fn email_i1_security_s1_only_the_trusted_block_speaks() {
     let pass = "dmarc=pass header.from=example.com";
     let trusted = field(pass);
     let foreign = format!("Authentication-Results: mx.evil.example; {pass}\n");
@@ -159,9 +159,21 @@ proptest! {
     }
 
     #[test]
-    fn security_s1_no_text_in_a_comment_or_quote_becomes_a_pass(inner in "[a-z;=. ]{0,40}") {
+    fn email_i3_security_s1_no_text_in_a_comment_or_quote_becomes_a_pass(inner in "[a-z;=. ]{0,40}") {
         let claim = format!("{inner}; dmarc=pass header.from=example.com");
         prop_assert_eq!(judge(&field(&format!("spf=fail ({claim})")), &["mx.shop.example"]), Nothing);
         prop_assert_eq!(judge(&field(&format!("spf=fail reason=\"{claim}\"")), &["mx.shop.example"]), Nothing);
     }
+}
+
+#[test]
+fn email_i4_what_a_forwarder_vouches_for_proves_nothing() {
+    for fields in [
+        "ARC-Authentication-Results: i=1; mx.shop.example; dmarc=pass header.from=example.com\n",
+        "X-Original-From: alice@example.com\nX-Authentication-Results: mx.shop.example; dmarc=pass header.from=example.com\n",
+        "Authentication-Results: mx.shop.example; arc=pass header.from=example.com\n",
+    ] {
+        assert_eq!(judge(fields, &["mx.shop.example"]), Nothing, "{fields}");
+    }
+    assert_eq!(judge(&field("dmarc=pass header.from=example.com"), &[]), Nothing, "nobody is trusted, nobody is proven");
 }

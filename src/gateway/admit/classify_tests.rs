@@ -94,3 +94,19 @@ fn own_lists_and_forms_are_excused_from_their_own_marks_only() {
     assert!(reason("alice@x.example", &format!("{list}Auto-Submitted: auto-replied\r\n")).is_some());
     assert!(reason("alice@x.example", "List-Id: <evil-team.groups.shop.example>\r\n").is_some());
 }
+
+#[test]
+fn email_f2_a_wish_for_no_automatic_answers_is_no_mark_of_a_machine() {
+    assert_eq!(reason("alice@example.com", "X-Auto-Response-Suppress: All\r\nSubject: Ice cream\r\n"), None);
+}
+
+#[test]
+fn email_f5_an_answering_machines_subject_decides_only_with_another_sign() {
+    for subject in ["Out of Office", "Automatic reply: x", "Abwesenheitsnotiz", "=?utf-8?Q?R=C3=A9ponse_automatique?="] {
+        assert_eq!(reason("alice@example.com", &format!("Subject: {subject}\r\n")), None, "{subject}");
+        let answers = format!("Subject: {subject}\r\nIn-Reply-To: <a@x>\r\n");
+        assert_eq!(reason("alice@example.com", &answers).as_deref(), Some("automatic reply"), "{subject}");
+        assert_eq!(reason("alice@example.com", &format!("{answers}User-Agent: Mutt\r\n")), None, "{subject}: a person's");
+    }
+    assert_eq!(reason("alice@example.com", "Subject: Out of officers\r\nIn-Reply-To: <a@x>\r\n"), None);
+}

@@ -194,6 +194,13 @@ impl Connection {
         Ok(line.trim_end().to_owned())
     }
 
+    /// An answer to a challenge; kept with the commands.
+    async fn answer(&mut self) -> std::io::Result<()> {
+        let line = self.line().await?;
+        self.state.send_modify(|state| state.commands.push(line));
+        Ok(())
+    }
+
     async fn talk(&mut self) -> std::io::Result<()> {
         let greeting = self.state.borrow().greeting;
         self.send(greeting).await?;
@@ -211,6 +218,16 @@ impl Connection {
         match verb.as_str() {
             "LOGIN" if self.state.borrow().refuses_login => {
                 return self.send(format!("{tag} NO [AUTHENTICATIONFAILED] no\r\n")).await;
+            }
+            "AUTHENTICATE" => {
+                self.send("+ \r\n").await?;
+                self.answer().await?;
+                if self.state.borrow().refuses_login {
+                    // XOAUTH2 says why, and waits for an empty line (email A13).
+                    self.send("+ eyJzdGF0dXMiOiI0MDAifQ==\r\n").await?;
+                    self.answer().await?;
+                    return self.send(format!("{tag} NO [AUTHENTICATIONFAILED] expired\r\n")).await;
+                }
             }
             "CAPABILITY" => {
                 let capabilities = self.state.borrow().capabilities;

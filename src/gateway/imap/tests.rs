@@ -211,3 +211,51 @@ async fn email_j1_a_server_that_sends_without_end_is_cut_off() {
     let (session, ()) = tokio::join!(connect(&account), server);
     assert!(matches!(session, Err(ImapError::Lost(_))), "{session:?}");
 }
+
+#[tokio::test]
+async fn email_a13_a_token_is_made_for_each_connection_and_a_refusal_is_heard_to_its_end() {
+    let peer = Peer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo x >> made; printf 't0ken%s' $(wc -l < made)".to_owned();
+    let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), script];
+    let account =
+        Account { login: Login::TokenCommand { argv, folder: folder.path().to_owned() }, username: "shop".to_owned(), ..peer.account() };
+    connect(&account).await.unwrap();
+    peer.change(|state| state.refuses_login = true);
+    let refused = connect(&account).await.unwrap_err();
+    assert!(matches!(&refused, ImapError::Login(text) if !text.contains("t0ken")), "{refused}");
+    let commands = peer.see(|state| state.commands.clone());
+    // base64 of user=shop, 1, auth=Bearer t0kenN, 1, 1.
+    let sent = ["dXNlcj1zaG9wAWF1dGg9QmVhcmVyIHQwa2VuMQEB", "dXNlcj1zaG9wAWF1dGg9QmVhcmVyIHQwa2VuMgEB"];
+    let dialogues: Vec<&str> = commands.iter().map(String::as_str).filter(|command| *command != "CAPABILITY").collect();
+    assert_eq!(dialogues, ["AUTHENTICATE XOAUTH2", sent[0], "AUTHENTICATE XOAUTH2", sent[1], ""]);
+}
+
+#[tokio::test]
+async fn email_a4_a_server_that_falls_silent_is_given_up() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let peer = Peer::start().await;
+    let mut account = peer.account();
+    account.server.port = listener.local_addr().unwrap().port();
+    account.timing.dial = Duration::from_millis(50);
+    account.timing.command = Duration::from_millis(50);
+    for greeting in ["", "* OK ready\r\n"] {
+        let silent = async {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut tcp, greeting.as_bytes()).await.unwrap();
+            tcp
+        };
+        let (_held, connected) = tokio::join!(silent, connect(&account));
+        assert!(matches!(connected, Err(ImapError::Late { .. })), "{greeting}: {connected:?}");
+    }
+}
+
+#[tokio::test]
+async fn email_a5_capabilities_are_asked_after_the_login_and_imap4rev1_is_required() {
+    let peer = Peer::start().await;
+    let session = connect(&peer.account()).await.unwrap();
+    assert!(session.offers("MOVE") && !session.offers("CONDSTORE"));
+    assert_eq!(peer.see(|state| state.commands.last().cloned()).as_deref(), Some("CAPABILITY"));
+    peer.change(|state| state.capabilities = "IMAP2 IDLE");
+    assert!(matches!(connect(&peer.account()).await, Err(ImapError::Violation(_) | ImapError::Unparsable(_))));
+}

@@ -80,7 +80,7 @@ fn email_c9_visible_text_is_not_taken_for_hidden() {
 }
 
 #[test]
-fn email_c10_bombs_are_cheap() {
+fn email_c10_security_s27_bombs_are_cheap() {
     let mut nested = "<div>".repeat(30_000);
     nested.push_str("deep");
     let mut misnested = String::new();

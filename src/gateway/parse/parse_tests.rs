@@ -148,3 +148,41 @@ proptest! {
         }
     }
 }
+
+fn text_of(rest: &str) -> String {
+    parse(format!("{HEAD}{rest}").as_bytes(), &ParseCaps::default()).unwrap().inbound.text
+}
+
+#[test]
+fn email_c6_the_part_that_a_person_can_read_is_the_text() {
+    let both = |plain: &str, html: &str| {
+        text_of(&format!(
+            "Content-Type: multipart/alternative; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\n{plain}\r\n--b\r\n\
+             Content-Type: text/html\r\n\r\n{html}\r\n--b--\r\n"
+        ))
+    };
+    assert_eq!(both("Two scoops", "<p>Other</p>").trim(), "Two scoops");
+    assert_eq!(both(" \t \r\n", "<p>Two scoops</p>").trim(), "Two scoops");
+    let long = "Two scoops of each of your twenty kinds of ice cream, please. ".repeat(5);
+    assert_eq!(both("See the HTML version", &format!("<p>{long}</p>")).trim(), long.trim());
+    assert!(text_of("Content-Type: image/png\r\n\r\nxx\r\n").contains("1 attachment"));
+}
+
+#[test]
+fn email_c7_all_text_parts_are_read_and_an_attached_one_is_none() {
+    let text = text_of(
+        "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nfirst\r\n--b\r\n\
+         Content-Type: text/plain\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nattached\r\n--b\r\n\
+         Content-Type: text/plain\r\n\r\nlast\r\n--b--\r\n",
+    );
+    let (first, last) = (text.find("first").unwrap(), text.find("last").unwrap());
+    assert!(first < last && !text.contains("attached"), "{text}");
+}
+
+#[test]
+fn email_c8_a_letter_that_was_cut_still_yields_its_text() {
+    let part = "--b\r\nContent-Type: text/plain\r\n\r\nTwo scoops\r\n";
+    for kind in ["multipart/mixed; boundary=b", "multipart/mixed", "multipart/mixed; boundary=other"] {
+        assert!(text_of(&format!("Content-Type: {kind}\r\n\r\n{part}")).contains("Two scoops"), "{kind}");
+    }
+}

@@ -432,6 +432,62 @@ async fn email_c17_a_letter_copied_in_with_a_date_ahead_of_us_was_received_now()
 }
 
 #[tokio::test]
+async fn email_a8_b2_b3_the_folder_is_looked_into_though_idle_is_silent_and_the_last_letter_is_not_taken_again() {
+    let (peer, mut world) = imap().await;
+    world.mailbox.poll = Duration::from_millis(20);
+    let mut running = world.start();
+    running.settled().await;
+    peer.change(|state| state.put(&letter(1)));
+    running.letters(1).await;
+    // `2:*` names the last letter, 1, while there is no 2.
+    peer.until(|state| state.commands.iter().filter(|command| command.starts_with("UID FETCH 2:*")).count() > 3).await;
+    assert_eq!(running.count(), 1);
+    let by_number = |command: &String| ["FETCH", "STORE", "SEARCH", "COPY", "MOVE"].iter().any(|verb| command.starts_with(verb));
+    assert!(!peer.see(|state| state.commands.iter().any(by_number)), "letters are named by UID alone");
+    assert!(Timing::default().sweep <= Duration::from_secs(600));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_a15_told_to_stop_in_idle_it_logs_out_at_once() {
+    let (peer, world) = imap().await;
+    let running = world.start();
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    let told = Instant::now();
+    running.stop().await;
+    assert!(told.elapsed() < Duration::from_secs(2), "{:?}", told.elapsed());
+    assert_eq!(peer.see(|state| state.commands.last().cloned()).as_deref(), Some("LOGOUT"));
+}
+
+#[tokio::test]
+async fn email_a18_a19_only_the_folder_that_is_configured_is_opened() {
+    let (peer, mut world) = imap().await;
+    world.mailbox.folder = "Eis & Café".to_owned();
+    let running = world.start();
+    running.settled().await;
+    running.stop().await;
+    let opened = peer.see(|state| state.commands.iter().filter(|command| command.contains("SELECT")).cloned().collect::<Vec<_>>());
+    assert_eq!(opened, ["SELECT \"Eis &- Caf&AOk-\""]);
+    assert!(!peer.see(|state| state.commands.iter().any(|command| command.starts_with("LIST"))));
+}
+
+#[tokio::test]
+async fn email_j2_large_letters_are_fetched_one_at_a_time() {
+    let (peer, mut world) = imap().await;
+    world.limits.letter_bytes = 10_000_000;
+    let mut running = world.start();
+    running.settled().await;
+    peer.until(|state| state.idling == 1).await;
+    let large = |number: u32| [letter(number).as_slice(), &[b'x'; 2_200_000]].concat();
+    peer.change(|state| [state.put(&large(1)), state.put(&large(2)), state.put(&letter(3))]);
+    running.letters(3).await;
+    let fetches = peer.see(|state| state.commands.iter().filter(|command| command.contains("BODY.PEEK[]")).cloned().collect::<Vec<_>>());
+    assert_eq!(fetches, ["UID FETCH 1 (UID BODY.PEEK[])", "UID FETCH 2:3 (UID BODY.PEEK[])"]);
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn email_b14_letters_are_moved_once_they_are_stored() {
     let (peer, mut world) = imap().await;
     world.mailbox.after_processing = AfterProcessing::Move("Done & filed".to_owned());

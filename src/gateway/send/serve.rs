@@ -190,10 +190,7 @@ impl Lane<'_> {
             return Ok(0);
         }
         let mut count = if self.first { self.look_into_doubtful(stop).await? } else { 0 };
-        if self.sender.rests_until().is_some() {
-            return Ok(count);
-        }
-        if !self.is_any_due().await {
+        if stop.is_cancelled() || self.sender.rests_until().is_some() || !self.is_any_due().await {
             return Ok(count);
         }
         // The connection comes first, so that a letter is owned only while it is handed over.

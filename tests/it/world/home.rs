@@ -86,7 +86,7 @@ pub struct Scene {
     pub letters: &'static [&'static str],
     /// The letters come while no daemon runs, not while one does.
     pub come_while_down: bool,
-    /// How many letters leave.
+    /// How many letters leave because of a run.
     pub outgoing: usize,
     /// What holds at the end, wherever the store was stopped.
     pub holds: fn(&Home),
@@ -177,7 +177,7 @@ impl Home {
 
     /// Every letter came in and has its end, and everything that should leave has left.
     fn is_through(&self, scene: &Scene) -> bool {
-        let statuses = self.rows("SELECT status FROM outgoing", |row| row.get::<_, String>(0));
+        let statuses = self.rows("SELECT status FROM outgoing WHERE run_id IS NOT NULL", |row| row.get::<_, String>(0));
         let waiting = "SELECT l.id FROM letters l LEFT JOIN runs r ON r.id = l.run_id
                        WHERE l.verdict = 'accepted' AND r.status IS NOT 'done'";
         statuses.len() >= scene.outgoing

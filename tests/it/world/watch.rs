@@ -25,9 +25,10 @@ impl Watch {
     /// Watches a folder from now on.
     pub fn on(folder: &Path) -> Watch {
         let (told, changes) = channel();
-        let queue = inotify::init(CreateFlags::CLOEXEC).unwrap();
-        if inotify::add_watch(&queue, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY | WatchFlags::DELETE_SELF)
-            .is_ok()
+        let kinds = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY | WatchFlags::DELETE_SELF;
+        // A machine has few of these for each user; without one it is only looked more often.
+        if let Ok(queue) = inotify::init(CreateFlags::CLOEXEC)
+            && inotify::add_watch(&queue, folder, kinds).is_ok()
         {
             let mut queue = File::from(queue);
             let told = told.clone();
