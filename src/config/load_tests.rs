@@ -495,7 +495,6 @@ otlp = "http://127.0.0.1:4317"
         dutiful.toml:51: [mcp.crm] is not acted upon by this version yet; the server's tools are not offered
         dutiful.toml:55: [hooks.audit] is not acted upon by this version yet; nothing is told to it
         dutiful.toml:58: [panel] is not acted upon by this version yet; no panel is opened
-        dutiful.toml:61: [retention] is not acted upon by this version yet; nothing is erased
         dutiful.toml:65: `telemetry.otlp` is not acted upon by this version yet; nothing is exported
     "#]]
     .assert_eq(&home.warnings());
