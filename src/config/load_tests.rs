@@ -507,6 +507,16 @@ otlp = "http://127.0.0.1:4317"
 }
 
 #[test]
+fn rows_that_limits_are_counted_from_are_kept_and_that_is_told() {
+    let with = |audit: &str| Home::good().with("dutiful.toml", &format!("{SETTINGS_TEXT}\n[retention]\naudit = \"{audit}\"\n"));
+    expect![[r#"
+        dutiful.toml:52: `audit` is shorter than 30d; rows are kept that long all the same, since limits are counted from them
+    "#]]
+    .assert_eq(&with("29d").warnings());
+    expect![""].assert_eq(&with("30d").warnings());
+}
+
+#[test]
 fn security_s12_the_rule_of_two_is_warned_of_in_24_fixtures() {
     let mut warned = Vec::new();
     for audience in ["public", "verified"] {

@@ -422,3 +422,8 @@ pub struct Retention {
     /// The skeleton of ids, addresses, times, verdicts and costs; at least 30 days. Nothing else is kept longer.
     pub audit: Duration,
 }
+
+impl Retention {
+    /// Rows are kept at least so long: limits, budgets and duplicates (email B9, F7) are counted from them.
+    pub const SHORTEST_AUDIT: Duration = Duration::from_secs(30 * 24 * 3600);
+}

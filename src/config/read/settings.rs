@@ -222,6 +222,9 @@ fn retention(root: &Section<'_>) -> Retention {
         attachments: section.duration("attachments", usual.attachments),
         audit: section.duration("audit", usual.audit),
     };
+    if let Some(entry) = section.get("audit").filter(|_| retention.audit < Retention::SHORTEST_AUDIT) {
+        entry.warning("`audit` is shorter than 30d; rows are kept that long all the same, since limits are counted from them");
+    }
     section.finish();
     retention
 }

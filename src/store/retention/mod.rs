@@ -19,9 +19,6 @@ const ROWS: usize = 64;
 /// Bytes that one transaction erases, but for the row that crosses the line.
 const BYTES: i64 = 4 * 1024 * 1024;
 
-/// Rows of the skeleton are kept at least so long: limits, budgets and duplicates (email B9, F7) are counted from them.
-const SKELETON: Duration = Duration::from_secs(30 * 24 * 3600);
-
 /// How much was erased.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Expired {
@@ -59,7 +56,7 @@ impl Cuts {
             let then = TimeDelta::from_std(age).ok().and_then(|age| now.checked_sub_signed(age));
             Stamp(then.unwrap_or(DateTime::UNIX_EPOCH))
         };
-        let skeleton = before(retention.audit.max(SKELETON));
+        let skeleton = before(retention.audit.max(Retention::SHORTEST_AUDIT));
         let raw = before(retention.raw).max(skeleton);
         Cuts { raw, attached: before(retention.attachments).max(raw), transcripts: before(retention.transcripts).max(skeleton), skeleton }
     }
