@@ -13,6 +13,8 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod commands;
+mod edits_held_letters;
+mod ends_with_the_store;
 mod keeps_customers_apart;
 mod keeps_secrets;
 mod keeps_the_mailbox_in_order;
