@@ -150,11 +150,11 @@ fn edit(home: &Home, store: &Store, id: OutgoingId, file: &Path) -> anyhow::Resu
         std::fs::read_to_string(file).with_context(|| file.display().to_string())?
     };
     let held = store.held_outgoing(id)?;
-    let (agent, kind, old) = held.with_context(|| format!("letter {id} is not held: only a held letter can be edited"))?;
+    let held = held.with_context(|| format!("letter {id} is not held: only a held letter can be edited"))?;
     let config = home.checked()?;
-    let agent = agent.and_then(|agent| config.agents.get(&agent));
+    let agent = held.agent.and_then(|agent| config.agents.get(&agent));
     let outbox = GatewayOutbox::new(store.clone(), Events::default());
-    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), kind, &old, &text, Utc::now())?;
+    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), held.kind, &held.bytes, &text, Utc::now())?;
     let changed = runtime()?.block_on(store.edit_outgoing(id, text, bytes))?;
     anyhow::ensure!(changed, "letter {id} is not held any more");
     print::line(&format!("letter {id}: its text is replaced; `dutiful outbox {id} --approve` lets it leave"));

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{Audience, Budget, OnLimit, OutgoingPolicy, Send as Way, TodoMode, ToolGrants};
 use crate::gateway::test_letters::{address, mailbox, settings};
 use crate::run::{Door, Identity, Party, RunId, ThreadId};
-use crate::store::{Filter, OpenOptions, View};
+use crate::store::{Filter, HeldOutgoing, OpenOptions, View};
 
 /// Stands in the context where the tests do not go out through it.
 #[derive(Debug)]
@@ -270,7 +270,7 @@ async fn a_held_letter_is_rewritten_for_all_its_recipients_and_leaves_as_it_was_
     let (_folder, store, outbox) = outbox();
     let context = free_context(|agent, _| agent.outgoing.hold = Hold::Always);
     let posted = outbox.post(&context, draft(OutgoingKind::Reply, &["alice@example.com", "bob@example.com"])).await.unwrap();
-    let (agent, kind, old) = store.held_outgoing(posted.id).unwrap().unwrap();
+    let HeldOutgoing { agent, kind, bytes: old } = store.held_outgoing(posted.id).unwrap().unwrap();
     assert_eq!((agent.as_deref(), kind), (Some("sundae"), OutgoingKind::Reply));
     assert!(outbox.rewrite(Some(&context.agent), kind, &old, " \n", Utc::now()).is_err(), "an empty text is no letter");
     let (text, bytes) = outbox.rewrite(Some(&context.agent), kind, &old, "Written by a person.", Utc::now()).unwrap();

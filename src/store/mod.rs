@@ -20,7 +20,7 @@ pub use journal::{Close, Contribution, Opened, Purpose, ReplySource, Step, ToolS
 pub use letters::{
     Caps, Cursor, Decide, Decision, Delivery, Incoming, Position, Received, Related, Standing, ThreadChoice, Verdict, WaitingLetter,
 };
-pub use outgoing::{ClaimedOutgoing, OutgoingChange, OutgoingStatus, QueueOutgoing, Sent};
+pub use outgoing::{ClaimedOutgoing, HeldOutgoing, OutgoingChange, OutgoingStatus, QueueOutgoing, Sent};
 pub use retention::Expired;
 pub use rows::{Filter, Row, View};
 pub use runs::{InterruptedRun, NewRun};

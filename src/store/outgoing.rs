@@ -130,6 +130,17 @@ pub enum Sent {
     },
 }
 
+/// A held letter, for who edits it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldOutgoing {
+    /// The agent that wrote it.
+    pub agent: Option<String>,
+    /// Its kind.
+    pub kind: OutgoingKind,
+    /// Its final bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// What an operator does to an outgoing letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutgoingChange {
@@ -338,16 +349,16 @@ impl Store {
         .await
     }
 
-    /// A held letter as it stands: its agent, its kind and its bytes; none when it is not held.
+    /// A held letter as it stands; none when it is not held.
     ///
     /// # Errors
     /// What the store says.
-    pub fn held_outgoing(&self, id: OutgoingId) -> Result<Option<(Option<String>, OutgoingKind, Vec<u8>)>, StoreError> {
+    pub fn held_outgoing(&self, id: OutgoingId) -> Result<Option<HeldOutgoing>, StoreError> {
         self.read(|sql| {
             let mut query = sql.prepare_cached("SELECT agent, kind, bytes FROM outgoing WHERE id = ?1 AND status = 'held'")?;
             let found = query.query_row([id.0], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?)));
             let found: Option<(Option<String>, String, Vec<u8>)> = found.optional()?;
-            found.map(|(agent, kind, bytes)| Ok((agent, word(&kind, kind_from_word)?, bytes))).transpose()
+            found.map(|(agent, kind, bytes)| Ok(HeldOutgoing { agent, kind: word(&kind, kind_from_word)?, bytes })).transpose()
         })
     }
 

@@ -32,7 +32,7 @@ fn email_b14_letters_are_moved_into_a_folder_that_is_made_for_them() {
     let (agent, alice) = (servers.account("agent"), servers.account("alice"));
     let model = ModelServer::start(Wire::Openai, |_| Said::text("Yes."));
     let world = World::on_servers(&model, &servers, &agent);
-    world.set("dutiful.toml", "agent = \"sundae\"\n", "agent = \"sundae\"\nafter_processing = \"move:Done & filed\"\n");
+    world.edit("dutiful.toml", "agent = \"sundae\"\n", "agent = \"sundae\"\nafter_processing = \"move:Done & filed\"\n");
     let daemon = world.start();
     servers.send(&alice.address(), &agent.address(), &letter(&agent, &alice, "moved"));
     servers.inbox(&alice).wait_for(1);

@@ -13,7 +13,9 @@
 mod answers_mail;
 mod answers_on_real_servers;
 mod commands;
+mod edits_held_letters;
 mod ends_runs;
+mod ends_with_the_store;
 mod keeps_customers_apart;
 mod keeps_secrets;
 mod keeps_the_mailbox_in_order;

@@ -176,3 +176,40 @@ fn harness_j2_from_every_prefix_of_its_journal_a_run_comes_to_the_same_reply() {
         })
         .unwrap();
 }
+
+#[tokio::test]
+async fn harness_d3_a_run_keeps_the_tools_and_the_prompt_that_it_began_with() {
+    let first = World::new(vec![text("never asked")], |setting| keyed(setting, "look", Effect::Pure)).await;
+    let second = World::new(vec![text("On Monday.")], all_classes).await;
+    assert_ne!(first.job.tools.definitions(), second.job.tools.definitions());
+    let transcript = second.open_with(first.opening()).await;
+    let ended = second.harness.resume(&second.job, transcript, &Stop::default()).await;
+    assert_eq!(second.close(ended).await.body, "On Monday.");
+    let shown = second.model.requests()[0]["tools"].to_string();
+    assert!(shown.contains("\"look\"") && !shown.contains("\"mark\""), "{shown}");
+}
+
+#[tokio::test]
+async fn harness_j5_each_call_has_a_key_of_its_own() {
+    let world =
+        World::new(vec![calls(&["put", "put"]), calls(&["put"]), text("Done.")], |setting| keyed(setting, "put", Effect::Idempotent)).await;
+    world.finish().await;
+    let mut keys = world.lines("put");
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| key.len() == 64));
+}
+
+#[tokio::test]
+async fn harness_n10_the_key_of_the_model_is_nowhere_in_the_store() {
+    let world = World::new(vec![Said::Error(401, "{\"error\":{\"message\":\"bad key sk-fake-1234567890\"}}")], same).await;
+    assert!(matches!(world.run(&Stop::default()).await, Ended::Unavailable(_)));
+    let mut bytes = Vec::new();
+    for file in ["dutiful.db", "dutiful.db-wal"] {
+        bytes.extend(std::fs::read(world.home().join(file)).unwrap_or_default());
+    }
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("model_failed"), "the journal was looked at");
+    assert!(!holds("sk-fake-1234567890"));
+}

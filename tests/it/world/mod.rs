@@ -109,13 +109,6 @@ impl World {
         fs::write(self.home.join(path), text).unwrap();
     }
 
-    /// Replaces a piece of a file of the home.
-    pub fn set(&self, path: &str, piece: &str, by: &str) {
-        let before = fs::read_to_string(self.home.join(path)).unwrap();
-        assert!(before.contains(piece), "{piece:?} in {path}");
-        self.write(path, &before.replacen(piece, by, 1));
-    }
-
     /// A path in the home.
     pub fn path(&self, path: &str) -> PathBuf {
         self.home.join(path)
