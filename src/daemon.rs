@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use chrono::Utc;
 use serde_json::json;
 use tokio::net::UnixDatagram;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,7 +22,7 @@ use crate::harness::Stop;
 use crate::inference::Models;
 use crate::run::EventKind;
 use crate::run::Outbox;
-use crate::store::{OpenOptions, Store};
+use crate::store::{Expired, OpenOptions, Store};
 use crate::tls;
 use crate::tools::Catalog;
 
@@ -36,6 +37,9 @@ type Task = anyhow::Result<()>;
 
 /// How long an alert that could not be queued waits.
 const ALERT_RETRY: Duration = Duration::from_secs(5);
+
+/// How often what is older than `[retention]` allows is looked for.
+const EXPIRY: Duration = Duration::from_secs(24 * 3600);
 
 /// One thing to tell the operator: key, subject, text.
 type AlertText = (String, String, String);
@@ -110,6 +114,7 @@ impl Daemon {
         let stop = self.stop.clone();
         self.tasks.spawn(async move { door.serve(stop).await.context("the reactive door") });
         self.tasks.spawn(listen(wake, self.store.clone(), self.stop.draining.clone()));
+        self.tasks.spawn(expire(self.store.clone(), self.current.clone(), self.stop.draining.clone()));
         if let Some(unwritten) = self.unwritten.take() {
             let (store, events, current) = (self.store.clone(), self.events.clone(), self.current.clone());
             self.tasks.spawn(write_alerts(unwritten, store, events, current, self.stop.draining.clone()));
@@ -343,6 +348,31 @@ async fn write_alerts(
                 break;
             }
             waiting.pop_front();
+        }
+    }
+}
+
+/// Erases what is older than `[retention]` allows, at the start and once a day (email B16, K3). What could not be erased
+/// is met again the next day.
+async fn expire(store: Store, current: CurrentSnapshot, stop: CancellationToken) -> Task {
+    let mut daily = tokio::time::interval(EXPIRY);
+    daily.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let due = async {
+            daily.tick().await;
+            let settings = Arc::clone(&current.load().config.settings);
+            store.expire(&settings.retention, Utc::now()).await
+        };
+        let expired = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            expired = due => expired,
+        };
+        match expired {
+            Ok(expired) if expired.is_empty() => tracing::debug!("nothing is older than [retention] allows"),
+            Ok(Expired { raw, letters, runs, outgoing, rows }) => {
+                tracing::info!(raw, letters, runs, outgoing, rows, "erased what is older than [retention] allows");
+            }
+            Err(error) => tracing::warn!(%error, "what is older than [retention] allows could not all be erased"),
         }
     }
 }

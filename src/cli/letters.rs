@@ -90,12 +90,13 @@ impl Letter {
         if self.release || self.retry || self.drop {
             return self.act(home, &store);
         }
+        let row = self.row(&store)?;
         let raw = runtime()?.block_on(store.raw_letter(id))?;
         if self.raw {
-            print::raw(&raw.with_context(|| format!("there is no letter {id}, or its bytes are no longer kept"))?);
+            print::raw(&raw.with_context(|| format!("letter {id}: its bytes are no longer kept, see [retention]"))?);
             return Ok(ExitCode::SUCCESS);
         }
-        self.show(&store, raw.as_deref())
+        self.show(&store, &row, raw.as_deref())
     }
 
     fn row(&self, store: &Store) -> anyhow::Result<Row> {
@@ -111,9 +112,12 @@ impl Letter {
         let (changed, refusal) = runtime()?.block_on(async {
             anyhow::Ok(if self.release {
                 let released = store.judge_letter(id, Verdict::Accepted, "released by the operator").await?;
-                (released, "only one that is held, quarantined or ignored, and that an agent can answer, can be released")
+                (
+                    released,
+                    "only one that is held, quarantined or ignored, that an agent can answer and whose text is kept, can be released",
+                )
             } else if self.retry {
-                (store.retry_letter(id).await?, "only an accepted one whose run has ended can be worked on again")
+                (store.retry_letter(id).await?, "only an accepted one whose run has ended and whose text is kept can be worked on again")
             } else {
                 let dropped = store.judge_letter(id, Verdict::Ignored, "dropped by the operator").await?;
                 (dropped, "only one that was not answered yet can be dropped")
@@ -127,16 +131,23 @@ impl Letter {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self, store: &Store, raw: Option<&[u8]>) -> anyhow::Result<ExitCode> {
-        let row = self.row(store)?;
-        print::record(&row, self.json);
+    fn show(&self, store: &Store, row: &Row, raw: Option<&[u8]>) -> anyhow::Result<ExitCode> {
+        print::record(row, self.json);
         if self.json {
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(Ok(parsed)) = raw.map(|raw| parse(raw, &ParseCaps::default())) {
+        let letter = match raw {
+            Some(raw) => parse(raw, &ParseCaps::default()).ok().map(|parsed| parsed.inbound),
+            None => store.kept_letter(LetterId(self.id))?,
+        };
+        if raw.is_none() {
+            let gone = if letter.is_some() { "its bytes and attachments are" } else { "its content is" };
+            print::line(&format!("\n[{gone} no longer kept, see [retention]]"));
+        }
+        if let Some(letter) = letter {
             print::line("");
-            print::line(&print::visible(&parsed.inbound.text));
-            for attachment in &parsed.inbound.attachments {
+            print::line(&print::visible(&letter.text));
+            for attachment in &letter.attachments {
                 print::line(&format!(
                     "[attached: {} {} {} bytes]",
                     print::visible(&attachment.name),

@@ -106,12 +106,14 @@ impl Outbox {
         }
         let content = store.outgoing_content(id)?;
         if self.raw {
-            print::raw(&content.context("its bytes are no longer kept")?.1);
+            print::raw(&content.with_context(|| format!("letter {id}: its bytes are no longer kept, see [retention]"))?.1);
             return Ok(ExitCode::SUCCESS);
         }
         print::record(&row, self.json);
-        if let (false, Some((text, _))) = (self.json, content) {
-            print::line(&format!("\n{}", print::visible(&text)));
+        match content {
+            _ if self.json => {}
+            Some((text, _)) => print::line(&format!("\n{}", print::visible(&text))),
+            None => print::line("\n[its text is no longer kept, see [retention]]"),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -132,7 +134,7 @@ fn wanted(change: &OutgoingChange) -> &'static str {
     match change {
         OutgoingChange::Approve => "only a held or uncertain one can be approved",
         OutgoingChange::Reject => "only a held one can be rejected",
-        OutgoingChange::Retry => "only a failed or uncertain one can be tried again",
+        OutgoingChange::Retry => "only a failed or uncertain one whose text is kept can be tried again",
         OutgoingChange::Undo => "only a queued one, which has not left yet, can be taken back",
     }
 }

@@ -169,6 +169,7 @@ fn row_of(store: &Store, id: &str) -> anyhow::Result<Row> {
 /// Prints one run whole.
 pub(super) fn show(store: &Store, id: &str, json: bool) -> anyhow::Result<()> {
     let row = row_of(store, id)?;
+    let ended = row.get("ended_at").is_some_and(|ended| !ended.is_null());
     let steps = runtime()?.block_on(store.replay(&RunId(id.to_owned())))?;
     let of_run = Filter { run: Some(id.to_owned()), ..Filter::default() };
     let outgoing = store.rows(View::Outgoing, &of_run)?;
@@ -181,6 +182,10 @@ pub(super) fn show(store: &Store, id: &str, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     print::record(&row, false);
+    // A run begins with a step: an ended one without any has lost them.
+    if steps.is_empty() && ended {
+        print::line("\n[its prompt, answers and results are no longer kept, see [retention]]");
+    }
     for step in &steps {
         print::line("");
         show_step(step);

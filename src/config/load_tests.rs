@@ -495,7 +495,6 @@ otlp = "http://127.0.0.1:4317"
         dutiful.toml:51: [mcp.crm] is not acted upon by this version yet; the server's tools are not offered
         dutiful.toml:55: [hooks.audit] is not acted upon by this version yet; nothing is told to it
         dutiful.toml:58: [panel] is not acted upon by this version yet; no panel is opened
-        dutiful.toml:61: [retention] is not acted upon by this version yet; nothing is erased
         dutiful.toml:65: `telemetry.otlp` is not acted upon by this version yet; nothing is exported
     "#]]
     .assert_eq(&home.warnings());
@@ -505,6 +504,16 @@ otlp = "http://127.0.0.1:4317"
         dutiful.toml:59: `listen` is "any"; write "127.0.0.1:8025" or "off"
     "#]]
     .assert_eq(&wrong.problems());
+}
+
+#[test]
+fn rows_that_limits_are_counted_from_are_kept_and_that_is_told() {
+    let with = |audit: &str| Home::good().with("dutiful.toml", &format!("{SETTINGS_TEXT}\n[retention]\naudit = \"{audit}\"\n"));
+    expect![[r#"
+        dutiful.toml:52: `audit` is shorter than 30d; rows are kept that long all the same, since limits are counted from them
+    "#]]
+    .assert_eq(&with("29d").warnings());
+    expect![""].assert_eq(&with("30d").warnings());
 }
 
 #[test]

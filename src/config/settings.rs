@@ -410,15 +410,20 @@ pub struct Telemetry {
     pub log_dir: PathBuf,
 }
 
-/// `[retention]`.
+/// `[retention]`: at which age what goes (email B16, K3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Raw letters.
     pub raw: Duration,
-    /// Prompts and answers.
+    /// Texts of letters in and out, prompts and answers, arguments and results of tools.
     pub transcripts: Duration,
-    /// Attachments.
+    /// Raw letters that hold attachments, when that is shorter than `raw`: they are kept nowhere else.
     pub attachments: Duration,
-    /// The skeleton of ids, times and costs.
+    /// The skeleton of ids, addresses, times, verdicts and costs; at least 30 days. Nothing else is kept longer.
     pub audit: Duration,
+}
+
+impl Retention {
+    /// Rows are kept at least so long: limits, budgets and duplicates (email B9, F7) are counted from them.
+    pub const SHORTEST_AUDIT: Duration = Duration::from_secs(30 * 24 * 3600);
 }

@@ -21,7 +21,7 @@ use super::writer::{Order, Signals, Writer, Writing, submit};
 const READERS: usize = 4;
 
 /// How long a command and a daemon wait for each other's transaction.
-const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 
 /// A store of this size is checked at each start, since it costs nothing.
 const CHEAP_CHECK: u64 = 16 * 1024 * 1024;
@@ -340,6 +340,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
          PRAGMA wal_autocheckpoint = 0;
          -- Savepoint journals stay in memory: no letter's text in a temporary folder, and no file made for each write.
          PRAGMA temp_store = MEMORY;
+         -- What is erased is overwritten, also in pages that become free (email K3).
+         PRAGMA secure_delete = ON;
          PRAGMA trusted_schema = OFF;",
     )?;
     connection.set_prepared_statement_cache_capacity(128);

@@ -410,6 +410,20 @@ impl Store {
         })
     }
 
+    /// A letter as it was read, whatever became of it; none when it could not be read, or is no longer kept.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn kept_letter(&self, id: LetterId) -> Result<Option<Inbound>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT r.inbound FROM letters l JOIN received r ON r.id = l.received_id WHERE l.id = ?1 AND r.inbound IS NOT NULL",
+            )?;
+            let kept: Option<String> = query.query_row([id.0], |row| row.get(0)).optional()?;
+            kept.map(|kept| from_json(&kept)).transpose()
+        })
+    }
+
     /// Notes an attempt at a letter before it is made, and gives their number (DESIGN 3, poison).
     ///
     /// # Errors
@@ -444,6 +458,7 @@ impl Store {
                 .prepare_cached(
                     "UPDATE letters SET run_id = NULL, attempts = 0, epoch = ?2, reason = 'to be answered again'
                      WHERE id = ?1 AND verdict = 'accepted' AND run_id IS NOT NULL
+                         AND EXISTS (SELECT 1 FROM received m WHERE m.id = letters.received_id AND m.inbound IS NOT NULL)
                          AND (SELECT r.status FROM runs r WHERE r.id = letters.run_id) IN ('done', 'failed', 'cancelled', 'expired')",
                 )?
                 .execute((id.0, writing.epoch))?;
@@ -511,6 +526,7 @@ fn judge(writing: &Writing<'_>, id: LetterId, verdict: Verdict, reason: &str) ->
     let mut query = writing.sql.prepare_cached(
         "SELECT l.agent, l.mailbox, l.subject, l.reply_to, l.thread_id FROM letters l
          WHERE l.id = ?1 AND (l.verdict <> ?2 OR (l.reason <> ?3 AND ?2 <> 'accepted'))
+             AND (?2 <> 'accepted' OR EXISTS (SELECT 1 FROM received m WHERE m.id = l.received_id AND m.inbound IS NOT NULL))
              AND NOT EXISTS (
                  SELECT 1 FROM runs r
                  WHERE r.id = l.run_id AND (r.status = 'done' OR (?2 = 'accepted' AND r.status IN ('queued', 'running', 'needs_input'))))",

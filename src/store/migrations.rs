@@ -3,12 +3,13 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The files in their order; a store's `user_version` is how many of them it has.
-pub(super) const MIGRATIONS: [&str; 5] = [
+pub(super) const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/0001_letters.sql"),
     include_str!("../../migrations/0002_runs.sql"),
     include_str!("../../migrations/0003_outgoing.sql"),
     include_str!("../../migrations/0004_audit.sql"),
     include_str!("../../migrations/0005_cancel.sql"),
+    include_str!("../../migrations/0006_retention.sql"),
 ];
 
 /// The schema that this release knows.

@@ -8,6 +8,7 @@ mod limits;
 mod migrations;
 mod outgoing;
 mod receiving;
+mod retention;
 mod rows;
 mod runs;
 mod switches;
@@ -20,6 +21,7 @@ pub use letters::{
     Caps, Cursor, Decide, Decision, Delivery, Incoming, Position, Received, Related, Standing, ThreadChoice, Verdict, WaitingLetter,
 };
 pub use outgoing::{ClaimedOutgoing, HeldOutgoing, OutgoingChange, OutgoingStatus, QueueOutgoing, Sent};
+pub use retention::Expired;
 pub use rows::{Filter, Row, View};
 pub use runs::{InterruptedRun, NewRun};
 pub use switches::Switch;

@@ -327,7 +327,7 @@ impl Store {
                 }
                 OutgoingChange::Retry => {
                     "UPDATE outgoing SET status = 'queued', attempts = 0, check_at = NULL, next_at = ?2, queued_at = ?2
-                     WHERE id = ?1 AND status IN ('failed', 'uncertain')"
+                     WHERE id = ?1 AND status IN ('failed', 'uncertain') AND bytes <> x''"
                 }
                 OutgoingChange::Undo => {
                     "UPDATE outgoing SET status = 'held', reason = 'taken back by the operator at ' || ?2

@@ -188,10 +188,13 @@ fn related_by(writing: &Writing<'_>, id: &MessageId) -> Result<Vec<Related>, Sto
 /// Stores the message itself and its place.
 fn keep(writing: &Writing<'_>, incoming: &Incoming, place: &str) -> Result<i64, StoreError> {
     let inbound = incoming.parsed.as_ref().map(to_json).transpose()?;
-    let mut insert = writing
-        .sql
-        .prepare_cached("INSERT INTO received (mailbox, sha256, received_at, nonce, inbound) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id")?;
-    let values = (&incoming.mailbox, &incoming.sha256, Stamp(incoming.received_at), &incoming.nonce, inbound);
+    let mut insert = writing.sql.prepare_cached(
+        "INSERT INTO received (mailbox, sha256, received_at, nonce, inbound, raw_kept) VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING id",
+    )?;
+    // What could not be read may hold attachments.
+    let plain = incoming.parsed.as_ref().is_some_and(|parsed| parsed.attachments.is_empty());
+    let raw_kept = if plain { "plain" } else { "attached" };
+    let values = (&incoming.mailbox, &incoming.sha256, Stamp(incoming.received_at), &incoming.nonce, inbound, raw_kept);
     let received: i64 = insert.query_row(values, |row| row.get(0))?;
     writing.sql.prepare_cached("INSERT INTO raw_letters (received_id, raw) VALUES (?1, ?2)")?.execute((received, &incoming.raw))?;
     writing.sql.prepare_cached("INSERT INTO places (mailbox, folder, place, received_id) VALUES (?1, ?2, ?3, ?4)")?.execute((

@@ -237,13 +237,13 @@ impl Store {
         Ok(found)
     }
 
-    /// The text of an outgoing letter, and its bytes.
+    /// The text of an outgoing letter, and its bytes; none when they are no longer kept.
     ///
     /// # Errors
     /// What the store says.
     pub fn outgoing_content(&self, id: i64) -> Result<Option<(String, Vec<u8>)>, StoreError> {
         self.read(|sql| {
-            let mut query = sql.prepare_cached("SELECT text, bytes FROM outgoing WHERE id = ?1")?;
+            let mut query = sql.prepare_cached("SELECT text, bytes FROM outgoing WHERE id = ?1 AND bytes <> x''")?;
             Ok(query.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
         })
     }

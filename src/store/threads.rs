@@ -42,7 +42,8 @@ pub enum ThreadState {
 }
 
 impl Store {
-    /// The letters of a thread before this one that got a run, oldest first, at most the last `limit`.
+    /// The letters of a thread before this one that got a run, oldest first, at most the last `limit`. A turn whose
+    /// content is no longer kept is left out whole.
     ///
     /// # Errors
     /// What the store says.
@@ -50,8 +51,8 @@ impl Store {
         self.read(|sql| {
             let mut query = sql.prepare_cached(
                 "SELECT l.id, r.inbound, l.identity, r.nonce, l.received_at, l.run_id
-                 FROM letters l JOIN received r ON r.id = l.received_id
-                 WHERE l.thread_id = ?1 AND l.id < ?2 AND l.run_id IS NOT NULL AND r.inbound IS NOT NULL
+                 FROM letters l JOIN received r ON r.id = l.received_id JOIN runs n ON n.id = l.run_id
+                 WHERE l.thread_id = ?1 AND l.id < ?2 AND r.inbound IS NOT NULL AND n.expired_at IS NULL
                  ORDER BY l.id DESC LIMIT ?3",
             )?;
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -84,7 +85,7 @@ fn past_turn(sql: &Connection, row: &Row<'_>) -> Result<PastTurn, StoreError> {
     let steps = run.as_ref().map(|run| steps_of(sql, run)).transpose()?.unwrap_or_default();
     let reply = match &run {
         Some(run) => sql
-            .prepare_cached("SELECT text FROM outgoing WHERE run_id = ?1 AND kind = 'reply' ORDER BY id LIMIT 1")?
+            .prepare_cached("SELECT text FROM outgoing WHERE run_id = ?1 AND kind = 'reply' AND bytes <> x'' ORDER BY id LIMIT 1")?
             .query_row([run.as_str()], |row| row.get(0))
             .optional()?,
         None => None,

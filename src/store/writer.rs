@@ -7,10 +7,12 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::{Notify, oneshot, watch};
 
+use super::database::BUSY;
 use super::{CommitStop, StoreError};
 
 /// Verbs of one group at most; a group this large has long paid its fsync.
@@ -28,6 +30,7 @@ pub(super) struct Writing<'a> {
     pub(super) epoch: i64,
     letters: Cell<bool>,
     outgoing: Cell<bool>,
+    log: Cell<bool>,
 }
 
 impl Writing<'_> {
@@ -39,6 +42,11 @@ impl Writing<'_> {
     /// After the commit, whoever sends is woken.
     pub(super) fn wake_outgoing(&self) {
         self.outgoing.set(true);
+    }
+
+    /// After the commit, the WAL is moved into the database whole and emptied: what was erased is in neither.
+    pub(super) fn empty_log(&self) {
+        self.log.set(true);
     }
 }
 
@@ -189,7 +197,13 @@ impl Writer {
         if let Some(reason) = self.signals.failure() {
             return answer(&mut group, Some(&StoreError::Fatal(reason)));
         }
-        let writing = Writing { sql: &self.connection, epoch: self.epoch, letters: Cell::new(false), outgoing: Cell::new(false) };
+        let writing = Writing {
+            sql: &self.connection,
+            epoch: self.epoch,
+            letters: Cell::new(false),
+            outgoing: Cell::new(false),
+            log: Cell::new(false),
+        };
         match self.transaction(&writing, &mut group, *commits) {
             Ok(changed) => {
                 *commits += u64::from(changed);
@@ -200,7 +214,9 @@ impl Writer {
                 }
                 answer(&mut group, None);
                 wake(&self.signals, &writing);
-                if changed {
+                if writing.log.get() {
+                    self.empty_log();
+                } else if changed {
                     self.checkpoint();
                 }
             }
@@ -261,6 +277,21 @@ impl Writer {
             Ok(()) => {}
             Err(StoreError::Fatal(reason)) => self.signals.fail(&reason),
             Err(error) => tracing::warn!(%error, "the WAL could not be moved into the store"),
+        }
+    }
+
+    /// Moves the whole WAL into the database and cuts it to nothing, unless somebody reads just now: nobody is kept
+    /// waiting for that, and the next daemon's end or the next erasure does it too.
+    fn empty_log(&self) {
+        let emptied = self.connection.busy_timeout(Duration::ZERO).and_then(|()| {
+            let busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+            self.connection.busy_timeout(BUSY).and(busy)
+        });
+        match emptied.map_err(StoreError::from) {
+            Ok(false) => {}
+            Ok(true) => tracing::debug!("the WAL is being read and was not emptied"),
+            Err(StoreError::Fatal(reason)) => self.signals.fail(&reason),
+            Err(error) => tracing::warn!(%error, "the WAL could not be emptied"),
         }
     }
 

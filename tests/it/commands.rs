@@ -311,3 +311,31 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is_one() {
     assert_eq!(into(writer.into()), Some(0));
     assert_eq!(into(fs::File::options().write(true).open("/dev/full").unwrap().into()), Some(1));
 }
+
+#[test]
+fn email_k3_commands_say_what_is_no_longer_kept() {
+    let shop = Shop::new();
+    shop.after_a_day();
+    let settings = fs::read_to_string(shop.home().join("dutiful.toml")).unwrap();
+    fs::write(shop.home().join("dutiful.toml"), format!("{settings}\n[retention]\nraw = \"1ms\"\ntranscripts = \"1ms\"\n")).unwrap();
+    let daemon = Daemon::start(&shop.home(), shop.folder.path());
+    daemon.wait_for_log("erased what is older than [retention] allows");
+    assert!(daemon.terminate().success());
+    let id = text(&shop.objects("runs --json")[0], "id").to_owned();
+    for (words, part) in [
+        ("letter 2".to_owned(), "its content is no longer kept"),
+        (format!("run {id}"), "its prompt, answers and results are no longer kept"),
+        ("outbox 1".to_owned(), "its text is no longer kept"),
+    ] {
+        let said = shop.said(&words);
+        assert!(said.contains(part), "{words}: {said}");
+        assert!(!said.contains("out for delivery"), "{words}: {said}");
+    }
+    for words in ["letter 2 --raw", "outbox 1 --raw"] {
+        assert!(shop.refused(words).contains("its bytes are no longer kept"), "{words}");
+    }
+    assert!(shop.refused("letter 2 --retry").contains("whose text is kept"));
+    assert_keys(&shop.objects(&format!("run {id} --json"))[0], &format!("{RUNS} steps tool_calls outgoing"));
+    assert_eq!(text(&shop.objects("letter 2 --json")[0], "reason"), "answered");
+    assert_eq!(Maildir::at(shop.home().join("sent")).letters().len(), 1, "what was answered is not answered again");
+}

@@ -215,7 +215,6 @@ fn telemetry(root: &Section<'_>) -> Telemetry {
 fn retention(root: &Section<'_>) -> Retention {
     let usual = Retention { raw: 90 * DAY, transcripts: 90 * DAY, attachments: 30 * DAY, audit: 24 * 31 * DAY };
     let Some(entry) = root.get("retention") else { return usual };
-    unacted::warn(&entry, "retention", "[retention]");
     let Some(section) = entry.section() else { return usual };
     let retention = Retention {
         raw: section.duration("raw", usual.raw),
@@ -223,6 +222,9 @@ fn retention(root: &Section<'_>) -> Retention {
         attachments: section.duration("attachments", usual.attachments),
         audit: section.duration("audit", usual.audit),
     };
+    if let Some(entry) = section.get("audit").filter(|_| retention.audit < Retention::SHORTEST_AUDIT) {
+        entry.warning("`audit` is shorter than 30d; rows are kept that long all the same, since limits are counted from them");
+    }
     section.finish();
     retention
 }

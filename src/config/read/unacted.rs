@@ -7,7 +7,6 @@ const UNACTED: &[(&str, &str)] = &[
     ("mcp", "the server's tools are not offered"),
     ("hooks", "nothing is told to it"),
     ("panel", "no panel is opened"),
-    ("retention", "nothing is erased"),
     ("telemetry.otlp", "nothing is exported"),
     ("oauth2.provider", "the mailbox cannot log in with it; use token_command or a password"),
     ("tools.http", "the tool is not offered; use a command"),

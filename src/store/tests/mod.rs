@@ -3,6 +3,7 @@
 mod database;
 mod letters;
 mod outgoing;
+mod retention;
 mod rows;
 mod runs;
 
