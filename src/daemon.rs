@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chrono::Utc;
 use serde_json::json;
 use tokio::net::UnixDatagram;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -361,7 +360,7 @@ async fn expire(store: Store, current: CurrentSnapshot, stop: CancellationToken)
         let due = async {
             daily.tick().await;
             let settings = Arc::clone(&current.load().config.settings);
-            store.expire(&settings.retention, Utc::now()).await
+            store.expire(&settings.retention, crate::clock::now()).await
         };
         let expired = tokio::select! {
             () = stop.cancelled() => return Ok(()),

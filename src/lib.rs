@@ -5,6 +5,7 @@
 //!
 //! - [`mail`] — a letter as plain values. Knows no I/O.
 //! - [`chat`] — the normalized conversation. Knows no vendor.
+//! - [`clock`], [`random`] — the one reader of the wall clock, the one source of randomness.
 //! - [`process`] — starting a program. The only spawner.
 //! - [`tls`] — one TLS client configuration for every connection.
 //! - [`config`] — TOML in, checked values out. The only reader of TOML and the environment.
@@ -23,6 +24,7 @@
 
 pub mod chat;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod context;
 pub mod daemon;
@@ -33,6 +35,7 @@ pub mod harness;
 pub mod inference;
 pub mod mail;
 pub mod process;
+pub mod random;
 pub mod run;
 pub mod store;
 pub mod telemetry;

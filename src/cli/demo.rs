@@ -75,15 +75,13 @@ fn refuse_foreign(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn temporary_folder() -> anyhow::Result<PathBuf> {
-    let home = std::env::temp_dir().join(format!("dutiful-demo-{}", random_word()?));
+    let home = std::env::temp_dir().join(format!("dutiful-demo-{}", random_word()));
     fs::create_dir_all(&home).with_context(|| format!("{} cannot be made", home.display()))?;
     Ok(home)
 }
 
-fn random_word() -> anyhow::Result<String> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
-    Ok(format!("{:016x}", u64::from_be_bytes(random)))
+fn random_word() -> String {
+    format!("{:016x}", u64::from_be_bytes(crate::random::bytes()))
 }
 
 fn lay_out(home: &Path) -> anyhow::Result<Config> {
@@ -146,7 +144,7 @@ fn invite(home: &Path) {
 fn one_letter(home: &Path, store: &Path) -> anyhow::Result<()> {
     let inbox = home.join("mail");
     // Each time a letter of its own: the same Message-ID again would be a duplicate of the first.
-    let message_id = format!("{}-{}", shop::LETTER_ID, random_word()?);
+    let message_id = format!("{}-{}", shop::LETTER_ID, random_word());
     let letter = shop::LETTER.replacen(shop::LETTER_ID, &message_id, 1);
     let name = format!("{message_id}.demo");
     let written = inbox.join("tmp").join(&name);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use chrono::Utc;
 use clap::Args;
 
 use super::home::Home;
@@ -154,7 +153,7 @@ fn edit(home: &Home, store: &Store, id: OutgoingId, file: &Path) -> anyhow::Resu
     let config = home.checked()?;
     let agent = held.agent.and_then(|agent| config.agents.get(&agent));
     let outbox = GatewayOutbox::new(store.clone(), Events::default());
-    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), held.kind, &held.bytes, &text, Utc::now())?;
+    let (text, bytes) = outbox.rewrite(agent.map(AsRef::as_ref), held.kind, &held.bytes, &text, crate::clock::now())?;
     let changed = runtime()?.block_on(store.edit_outgoing(id, text, bytes))?;
     anyhow::ensure!(changed, "letter {id} is not held any more");
     print::line(&format!("letter {id}: its text is replaced; `dutiful outbox {id} --approve` lets it leave"));

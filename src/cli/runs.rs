@@ -36,7 +36,7 @@ impl FromStr for Since {
             Some("d") => TimeDelta::try_days(number),
             _ => None,
         };
-        span.and_then(|span| Utc::now().checked_sub_signed(span)).map(Since).ok_or_else(wrong)
+        span.and_then(|span| crate::clock::now().checked_sub_signed(span)).map(Since).ok_or_else(wrong)
     }
 }
 

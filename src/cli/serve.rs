@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
 
 use super::home::Home;
@@ -29,7 +30,9 @@ pub(super) fn serve(config: Config, options: daemon::Options) -> anyhow::Result<
     // Whatever the daemon makes from here on is its owner's alone: logs, sockets, letters (security S41).
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let telemetry = &config.settings.telemetry;
-    let guards = telemetry::start(&telemetry.log, Some(&telemetry.log_dir))?;
+    let guards = telemetry::start(&telemetry.log, Some(&telemetry.log_dir)).with_context(|| {
+        format!("logging into {}: correct [telemetry] in dutiful.toml, or the folder's owner", telemetry.log_dir.display())
+    })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(daemon::run(config, options));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));

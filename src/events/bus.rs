@@ -1,6 +1,5 @@
 //! A bounded broadcast that forgets what nobody reads in time.
 
-use chrono::Utc;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -23,7 +22,7 @@ impl Events {
     /// Tells everybody who watches; nobody watching is no error.
     pub fn emit(&self, run: Option<&RunId>, kind: EventKind, data: Value) {
         tracing::debug!(run = run.map(RunId::as_str), kind = kind.as_str(), "event");
-        drop(self.sender.send(Event { at: Utc::now(), run: run.cloned(), kind, data }));
+        drop(self.sender.send(Event { at: crate::clock::now(), run: run.cloned(), kind, data }));
     }
 
     /// From now on.

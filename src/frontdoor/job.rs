@@ -9,6 +9,7 @@ use super::Snapshot;
 use crate::config::Agent;
 use crate::context::{Chain, Opening, look_up};
 use crate::harness::{Harness, Job};
+use crate::random;
 use crate::run::{Door, Party, RunContext, RunId};
 use crate::store::{Step, Store, WaitingLetter};
 
@@ -77,5 +78,5 @@ pub(super) async fn opening_of(
     let chain = Chain::reactive(&job.context.agent, store, opening, now);
     let assembled = chain.assemble(&job.context).await.map_err(|error| Unready::Context(error.into()))?;
     let hash = snapshot.config.hashes.get(&job.context.agent.name).cloned().unwrap_or_default();
-    Ok(Harness::opening(job, assembled, hash, format!("{:016x}", super::random())))
+    Ok(Harness::opening(job, assembled, hash, format!("{:016x}", u64::from_be_bytes(random::bytes()))))
 }

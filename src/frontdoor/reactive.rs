@@ -17,6 +17,7 @@ use super::{CurrentSnapshot, Snapshot};
 use crate::events::Events;
 use crate::harness::{Cancelled, Ended, Harness, Job, Stop, Transcript};
 use crate::inference::{ErrorKind, ModelError};
+use crate::random;
 use crate::run::{Door, EventKind, Outcome, RunId, RunStatus, ThreadId};
 use crate::store::{Close, InterruptedRun, NewRun, Store, StoreError, Verdict, WaitingLetter};
 
@@ -134,7 +135,7 @@ impl Reactive {
 
     async fn release_limited(&self) {
         let limits = self.current.load().config.settings.limits.clone();
-        if let Err(error) = self.store.release_limited(&limits, Utc::now()).await {
+        if let Err(error) = self.store.release_limited(&limits, crate::clock::now()).await {
             tracing::warn!(error = %error, "held letters could not be looked at");
         }
     }
@@ -219,8 +220,8 @@ impl Reactive {
             }
         }
         let snapshot = self.current.load();
-        let now = Utc::now();
-        let run = RunId::mint(now, super::random());
+        let now = crate::clock::now();
+        let run = RunId::mint(now, u64::from_be_bytes(random::bytes()));
         let stop = &stop.for_run();
         let _present = self.at_work.enter(&run, stop);
         match self.open(&snapshot, &letter, run, now).await {
@@ -376,7 +377,7 @@ impl Reactive {
                 Ended::Unavailable(error) => {
                     away = true;
                     self.model_is_away(&job, &error);
-                    let left = (give_up_at - Utc::now()).to_std().unwrap_or_default();
+                    let left = (give_up_at - crate::clock::now()).to_std().unwrap_or_default();
                     let wait = if is_misconfigured(error.kind) { LONGEST_PAUSE } else { error.retry_after.unwrap_or(pause).max(pause) };
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     wait.min(left)
@@ -394,7 +395,7 @@ impl Reactive {
             let Some(transcript) = Transcript::fold(self.store.replay(&job.context.run).await?) else { return Ok(()) };
             ended = if stop.cancelled.is_cancelled() {
                 self.harness.cancel(&job, transcript)
-            } else if away && Utc::now() >= give_up_at {
+            } else if away && crate::clock::now() >= give_up_at {
                 self.harness.without_model(&job, transcript)
             } else {
                 slot.take_again().await;

@@ -16,6 +16,7 @@ use super::receive::{self, Alert, Health, Intake, Judge, RawLetter, Receiver, Se
 use super::send::{self, LookForSent, Sender};
 use crate::config::{Agent, Mailbox, Receive, Settings};
 use crate::events::{Event, Events};
+use crate::random;
 use crate::run::EventKind;
 use crate::store::{Decide, Incoming, Store, StoreError};
 
@@ -151,10 +152,7 @@ fn judged(border: &Arc<Border>, caps: &ParseCaps, letter: RawLetter) -> (Incomin
 
 /// The delimiter of a letter's wrapping: 64 random bits, minted once and kept with it (harness UC1).
 fn nonce() -> String {
-    let mut bytes = [0; 8];
-    // A letter that is wrapped with a guessable delimiter is worse than a task that ends; but the operating
-    // system's randomness does not fail once it has worked, and ids were made from it before this.
-    getrandom::fill(&mut bytes).map_or_else(|_| String::new(), |()| format!("{:016x}", u64::from_be_bytes(bytes)))
+    format!("{:016x}", u64::from_be_bytes(random::bytes()))
 }
 
 fn look_into(folder: SentFolder) -> LookForSent {

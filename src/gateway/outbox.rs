@@ -13,6 +13,7 @@ use super::compose::{self, Letterhead, compose};
 use crate::config::{Agent, Fence, Hold, Mailbox, Settings};
 use crate::events::Events;
 use crate::mail::{Address, Draft, MessageId, OutgoingKind, Sealed};
+use crate::random;
 use crate::run::EventKind;
 use crate::run::{Outbox, OutboxError, OutgoingId, Posted, RunContext};
 use crate::store::{QueueOutgoing, Store, StoreError};
@@ -63,7 +64,7 @@ impl GatewayOutbox {
 
 impl Outbox for GatewayOutbox {
     fn seal(&self, context: &RunContext, draft: Draft) -> Result<Sealed, OutboxError> {
-        let now = Utc::now();
+        let now = crate::clock::now();
         let mailbox = mailbox_of(&context.agent, &context.settings)?;
         let recipients = allowed_recipients(context, mailbox, &draft)?;
         if !mailbox.own_addresses().chain(&context.agent.addresses).any(|own| *own == draft.from) {
@@ -75,7 +76,7 @@ impl Outbox for GatewayOutbox {
         let strangers = |recipient: &Address| self.store.has_written_to(recipient).map(|written| !written).map_err(store_failed);
         let held = held_reason(context.agent.outgoing.hold, &context.settings.operator, &recipients, strangers)?;
         let to_operator_only = recipients.iter().all(|recipient| *recipient == context.settings.operator);
-        let message_id = MessageId::mint(random()?, mailbox.address.domain());
+        let message_id = MessageId::mint(random::bytes(), mailbox.address.domain());
         let draft = Draft { to: recipients, ..draft };
         let composed = compose(&draft, letterhead(&context.agent, self.store.install_id()), &message_id, now)?;
         Ok(Sealed {
@@ -164,7 +165,7 @@ impl Notices {
     }
 
     async fn queue(&self, key: &str, window: Duration, subject: &str, text: &str) -> Result<bool, OutboxError> {
-        let now = Utc::now();
+        let now = crate::clock::now();
         let no_mailbox = || OutboxError::Malformed(format!("there is no mailbox \"{}\"", self.mailbox));
         let mailbox = self.settings.mailboxes.get(&self.mailbox).ok_or_else(no_mailbox)?;
         within_operator_limit(&self.store, &self.settings, now)?;
@@ -181,7 +182,7 @@ impl Notices {
             references: Vec::new(),
             effect_key: format!("notice:{key}:{}", now.timestamp_millis()),
         };
-        let message_id = MessageId::mint(random()?, mailbox.address.domain());
+        let message_id = MessageId::mint(random::bytes(), mailbox.address.domain());
         let links = BTreeSet::new();
         let composed = compose(&draft, bare_letterhead(&links, self.store.install_id()), &message_id, now)?;
         let sealed = Sealed {
@@ -306,12 +307,6 @@ fn bare_letterhead<'a>(links: &'a BTreeSet<String>, install_id: &'a str) -> Lett
 
 fn delayed(now: DateTime<Utc>, delay: Duration) -> Option<DateTime<Utc>> {
     if delay.is_zero() { None } else { TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay)) }
-}
-
-fn random() -> Result<[u8; 16], OutboxError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| OutboxError::Malformed(format!("no randomness: {error}")))?;
-    Ok(bytes)
 }
 
 fn store_failed(error: StoreError) -> OutboxError {

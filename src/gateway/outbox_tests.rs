@@ -222,7 +222,7 @@ async fn a_first_contact_is_held_and_never_leaves_by_itself() {
     let posted = outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
     assert_eq!(posted.held.as_deref(), Some("hold: first_contact"));
     assert_eq!(rows(&store), [("tool".to_owned(), "held".to_owned())]);
-    assert!(store.claim_outgoing("shop", Utc::now(), 10).await.unwrap().is_empty());
+    assert!(store.claim_outgoing("shop", crate::clock::now(), 10).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -230,8 +230,8 @@ async fn a_delayed_letter_is_not_due_before_its_time() {
     let (_folder, store, outbox) = outbox();
     let context = free_context(|agent, _| agent.outgoing.delay = Duration::from_secs(600));
     outbox.post(&context, draft(OutgoingKind::Tool, &["alice@example.com"])).await.unwrap();
-    assert!(store.claim_outgoing("shop", Utc::now(), 10).await.unwrap().is_empty());
-    assert_eq!(store.claim_outgoing("shop", Utc::now() + TimeDelta::minutes(11), 10).await.unwrap().len(), 1);
+    assert!(store.claim_outgoing("shop", crate::clock::now(), 10).await.unwrap().is_empty());
+    assert_eq!(store.claim_outgoing("shop", crate::clock::now() + TimeDelta::minutes(11), 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn a_notice_is_said_once_in_its_window() {
     assert!(notices.tell("imap.login:shop", Duration::from_secs(60), "The server is away", "Since noon.").await);
     assert!(!notices.tell("imap.login:shop", Duration::from_secs(60), "The server is away", "Since noon.").await);
     assert!(notices.tell("disk", Duration::from_secs(60), "The disk is full", "Make room.").await);
-    let claimed = store.claim_outgoing("shop", Utc::now(), 10).await.unwrap();
+    let claimed = store.claim_outgoing("shop", crate::clock::now(), 10).await.unwrap();
     assert_eq!(claimed.len(), 2);
     assert!(claimed.iter().all(|letter| letter.recipient == address("owner@shop.example") && letter.kind == OutgoingKind::Notice));
     let text = String::from_utf8(claimed[0].bytes.clone()).unwrap();
@@ -272,8 +272,8 @@ async fn a_held_letter_is_rewritten_for_all_its_recipients_and_leaves_as_it_was_
     let posted = outbox.post(&context, draft(OutgoingKind::Reply, &["alice@example.com", "bob@example.com"])).await.unwrap();
     let HeldOutgoing { agent, kind, bytes: old } = store.held_outgoing(posted.id).unwrap().unwrap();
     assert_eq!((agent.as_deref(), kind), (Some("sundae"), OutgoingKind::Reply));
-    assert!(outbox.rewrite(Some(&context.agent), kind, &old, " \n", Utc::now()).is_err(), "an empty text is no letter");
-    let (text, bytes) = outbox.rewrite(Some(&context.agent), kind, &old, "Written by a person.", Utc::now()).unwrap();
+    assert!(outbox.rewrite(Some(&context.agent), kind, &old, " \n", crate::clock::now()).is_err(), "an empty text is no letter");
+    let (text, bytes) = outbox.rewrite(Some(&context.agent), kind, &old, "Written by a person.", crate::clock::now()).unwrap();
     assert!(store.edit_outgoing(posted.id, text, bytes).await.unwrap());
     for id in [posted.id.0, posted.id.0 + 1] {
         let (text, bytes) = store.outgoing_content(id).unwrap().unwrap();

@@ -36,12 +36,7 @@ pub(super) fn rest(error: &ModelError) -> Option<Duration> {
 
 /// A number in 0..1 from the system's random source.
 pub(super) fn chance() -> f64 {
-    let mut bytes = [0; 4];
-    // Without randomness half the ceiling is still a sound wait.
-    if getrandom::fill(&mut bytes).is_err() {
-        return 0.5;
-    }
-    f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
+    f64::from(u32::from_le_bytes(crate::random::bytes())) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

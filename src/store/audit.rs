@@ -18,7 +18,7 @@ pub(super) struct Stamp(pub(super) DateTime<Utc>);
 impl Stamp {
     /// The instant at which something is recorded.
     pub(super) fn now() -> Stamp {
-        Stamp(Utc::now())
+        Stamp(crate::clock::now())
     }
 }
 

@@ -126,7 +126,7 @@ impl Store {
         let found = refuse_newer(path, &connection)?;
         check(path, &connection, found)?;
         migrations::apply(&mut connection, found).map_err(|error| broken(&error))?;
-        let minted = mint().map_err(|error| broken(&error))?;
+        let minted = mint();
         let (epoch, install_id) = begin_epoch(&mut connection, &minted).map_err(|error| broken(&error))?;
         let signals = Arc::new(Signals::new());
         let writer = Writer { connection, lock: Some(lock), epoch, stop: options.stop_at_commit, signals };
@@ -383,10 +383,8 @@ fn meta(connection: &Connection, key: &str) -> Option<String> {
 }
 
 /// 128 random bits for a new installation's id.
-fn mint() -> Result<String, getrandom::Error> {
-    let mut random = [0_u8; 16];
-    getrandom::fill(&mut random)?;
-    Ok(format!("{:032x}", u128::from_be_bytes(random)))
+fn mint() -> String {
+    format!("{:032x}", u128::from_be_bytes(crate::random::bytes()))
 }
 
 /// Begins a new epoch: what an earlier daemon claimed is free again, what it was sending is uncertain

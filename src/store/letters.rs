@@ -539,7 +539,7 @@ fn judge(writing: &Writing<'_>, id: LetterId, verdict: Verdict, reason: &str) ->
     let Some((agent, mailbox, subject, reply_to, thread)) = found.optional()? else { return Ok(false) };
     let thread = match (verdict, thread, agent, reply_to) {
         (Verdict::Accepted, None, Some(agent), Some(reply_to)) => {
-            let created_at = Utc::now();
+            let created_at = crate::clock::now();
             let new =
                 NewThread { agent: &agent, mailbox: &mailbox, subject: &subject, participant: &reply_to, related_to: None, created_at };
             Some(new_thread(writing, &new)?)

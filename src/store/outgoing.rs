@@ -454,7 +454,7 @@ impl Settled {
 
 /// Writes one row for each recipient that has none yet; gives all rows (harness J4).
 pub(super) fn insert(writing: &Writing<'_>, outgoing: &QueueOutgoing) -> Result<Vec<OutgoingId>, StoreError> {
-    let (sealed, now) = (&outgoing.sealed, Utc::now());
+    let (sealed, now) = (&outgoing.sealed, crate::clock::now());
     let status = if sealed.held.is_some() { OutgoingStatus::Held } else { OutgoingStatus::Queued };
     let mut ids = Vec::new();
     for recipient in &sealed.recipients {

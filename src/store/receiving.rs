@@ -214,7 +214,7 @@ fn keep(writing: &Writing<'_>, incoming: &Incoming, place: &str) -> Result<i64, 
 /// The verdict after what only the store can see: a held thread, a reached limit, a letter that no run
 /// could take. Begins the thread when there is to be one.
 fn decide_fate<'a>(writing: &Writing<'_>, incoming: &Incoming, delivery: &'a Delivery, identity: Identity) -> Result<Fate<'a>, StoreError> {
-    let now = Utc::now();
+    let now = crate::clock::now();
     let (mut verdict, mut reason) = (delivery.verdict, short(&delivery.reason, 500));
     let joined = match delivery.thread {
         ThreadChoice::Join(thread) => thread_status(writing, thread)?.map(|held| (thread, held)),

@@ -58,7 +58,7 @@ impl State {
     pub(in crate::gateway) fn put(&mut self, raw: &[u8]) -> u32 {
         let uid = self.uidnext;
         self.uidnext += 1;
-        let date = chrono::Utc::now().format("%d-%b-%Y %H:%M:%S +0000").to_string();
+        let date = crate::clock::now().format("%d-%b-%Y %H:%M:%S +0000").to_string();
         self.letters.insert(uid, Kept { raw: raw.to_vec(), flags: BTreeSet::new(), date });
         uid
     }

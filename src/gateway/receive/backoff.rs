@@ -39,12 +39,7 @@ impl Backoff {
 
 /// A duration shortened at random by up to `percent`.
 pub fn jittered(duration: Duration, percent: u32) -> Duration {
-    let mut random = [0_u8; 2];
-    // Without random numbers the wait is merely not spread.
-    if getrandom::fill(&mut random).is_err() {
-        return duration;
-    }
-    let share = u32::from(u16::from_be_bytes(random)) * percent.min(100) / u32::from(u16::MAX);
+    let share = u32::from(u16::from_be_bytes(crate::random::bytes())) * percent.min(100) / u32::from(u16::MAX);
     duration * (100 - share) / 100
 }
 

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn email_a16_silence_of_a_quarter_of_an_hour_is_unhealthy() {
         let health = Health::default();
-        let now = Utc::now();
+        let now = crate::clock::now();
         assert!(!health.now().is_healthy(now));
         health.looked(now, None);
         assert!(health.now().is_healthy(now + chrono::TimeDelta::minutes(14)));

@@ -130,7 +130,7 @@ impl Maildir {
         loop {
             let unfinished = self.sweep(receiver, &complete).await?;
             receiver.intake.trust();
-            receiver.health.looked(Utc::now(), None);
+            receiver.health.looked(crate::clock::now(), None);
             receiver.health.settle();
             let pause = if unfinished { AT_REST } else { watch.pause(receiver.mailbox.poll) };
             complete = tokio::select! {

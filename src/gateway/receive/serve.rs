@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -211,7 +210,7 @@ impl Watcher {
     fn reached(&mut self) {
         self.failing_since = None;
         self.told_of_silence = false;
-        self.receiver.health.looked(Utc::now(), self.folder.cursor);
+        self.receiver.health.looked(crate::clock::now(), self.folder.cursor);
         self.receiver.health.settle();
     }
 

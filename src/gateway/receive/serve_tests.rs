@@ -427,7 +427,7 @@ async fn email_c17_a_letter_copied_in_with_a_date_ahead_of_us_was_received_now()
         state.letters.get_mut(&uid).unwrap().date = "01-Jan-2099 00:00:00 +0000".to_owned();
     });
     running.letters(1).await;
-    assert!(running.store.last_received("shop").unwrap().unwrap() <= Utc::now());
+    assert!(running.store.last_received("shop").unwrap().unwrap() <= crate::clock::now());
     running.stop().await;
 }
 
@@ -578,7 +578,7 @@ async fn email_g14_each_sent_letter_is_copied_once_and_found_by_its_id() {
         let queued = QueueOutgoing { run: None, thread: None, agent: None, mailbox: "shop".to_owned(), sealed: sealed(id) };
         store.queue(queued).await.unwrap();
     }
-    let now = Utc::now();
+    let now = crate::clock::now();
     for letter in store.claim_outgoing("shop", now, 10).await.unwrap() {
         store.settle(letter.id, Sent::Accepted, now).await.unwrap();
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta};
 use tokio_util::sync::CancellationToken;
 
 use super::intake::{HEADER_OF_TOO_LARGE, KeepError, RawLetter, TEXT_OF_TOO_LARGE, alert_key, beginning, uid_of};
@@ -94,7 +94,7 @@ impl Folder {
         match known {
             None => {
                 tracing::info!(mailbox = name, uidvalidity, uid = top, "first start: what lies here stays unanswered");
-                let now = u32::try_from(Utc::now().timestamp()).unwrap_or(0);
+                let now = u32::try_from(crate::clock::now().timestamp()).unwrap_or(0);
                 store.set_cursor(&name, &begun_key(&folder), Cursor { uidvalidity, uid: now }).await?;
                 store.set_cursor(&name, &folder, Cursor { uidvalidity, uid: top }).await?;
             }
@@ -125,7 +125,7 @@ impl Folder {
     /// hash. Stands in the store until it is through, so that a crash repeats it (email B4).
     async fn rescan(&mut self, session: &mut Session, receiver: &mut Receiver, to: Cursor) -> Result<(), SweepError> {
         let (name, folder) = (receiver.mailbox.name.clone(), receiver.mailbox.folder.clone());
-        let since = receiver.intake.store.last_received(&name)?.unwrap_or_else(Utc::now) - TimeDelta::hours(1);
+        let since = receiver.intake.store.last_received(&name)?.unwrap_or_else(crate::clock::now) - TimeDelta::hours(1);
         // What lay here at the first start is old, however soon after it this happens.
         let begun = receiver.intake.store.cursor(&name, &begun_key(&folder)).await?;
         let begun = begun.and_then(|begun| DateTime::from_timestamp(i64::from(begun.uid), 0));
@@ -396,7 +396,7 @@ fn begun_key(folder: &str) -> String {
 
 fn raw_letter(receiver: &Receiver, uidvalidity: u32, facts: Facts, raw: Vec<u8>, unread: Option<&'static str>) -> RawLetter {
     // A copied-in letter has the date that its copier gave it: none lies ahead of us (email C17).
-    let now = Utc::now();
+    let now = crate::clock::now();
     RawLetter {
         mailbox: receiver.mailbox.name.clone(),
         folder: receiver.mailbox.folder.clone(),

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::Utc;
 use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
 use serde_json::json;
@@ -203,7 +202,7 @@ impl Lane<'_> {
         while let Some(letter) = next {
             count += 1;
             let sent = if stop.is_cancelled() || self.sender.rests_until().is_some() {
-                Sent::Unreached { at: Utc::now(), error: "not tried".to_owned() }
+                Sent::Unreached { at: crate::clock::now(), error: "not tried".to_owned() }
             } else {
                 self.attempt(&letter, unready.take()).await
             };
@@ -217,11 +216,11 @@ impl Lane<'_> {
     }
 
     async fn is_any_due(&self) -> bool {
-        matches!(self.sender.store.outgoing_due(&self.sender.mailbox.name).await, Ok(Some(due)) if due <= Utc::now())
+        matches!(self.sender.store.outgoing_due(&self.sender.mailbox.name).await, Ok(Some(due)) if due <= crate::clock::now())
     }
 
     async fn claim(&self) -> Result<Option<ClaimedOutgoing>, StoreFailed> {
-        match self.sender.store.claim_outgoing(&self.sender.mailbox.name, Utc::now(), 1).await {
+        match self.sender.store.claim_outgoing(&self.sender.mailbox.name, crate::clock::now(), 1).await {
             Ok(claimed) => Ok(claimed.into_iter().next()),
             Err(error) => retry_or_fail("claim", &error).await.map(|()| None),
         }
@@ -237,7 +236,9 @@ impl Lane<'_> {
         }
         match self.sender.store.outgoing_due(&self.sender.mailbox.name).await {
             // Due, yet not claimed: it waits for something that is announced, its thread or a switch.
-            Ok(Some(due)) => (due - Utc::now()).to_std().ok().filter(|wait| !wait.is_zero()).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT),
+            Ok(Some(due)) => {
+                (due - crate::clock::now()).to_std().ok().filter(|wait| !wait.is_zero()).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+            }
             Ok(None) | Err(_) => LONGEST_WAIT,
         }
     }
@@ -250,7 +251,7 @@ impl Lane<'_> {
                     Some(outcome) => outcome,
                     None => self.send_by_smtp(letter).await,
                 };
-                let judged = judge(outcome, letter, queue_age, Utc::now());
+                let judged = judge(outcome, letter, queue_age, crate::clock::now());
                 self.note_health(judged.queue).await;
                 return judged.sent;
             }
@@ -259,9 +260,9 @@ impl Lane<'_> {
         };
         match delivered {
             Delivered::Accepted => Sent::Accepted,
-            Delivered::Later(error) => ladder::later(error, letter, queue_age, Utc::now()),
+            Delivered::Later(error) => ladder::later(error, letter, queue_age, crate::clock::now()),
             Delivered::Refused(error) => Sent::Failed { error },
-            Delivered::Uncertain(error) => judge(Outcome::Uncertain(error), letter, queue_age, Utc::now()).sent,
+            Delivered::Uncertain(error) => judge(Outcome::Uncertain(error), letter, queue_age, crate::clock::now()).sent,
         }
     }
 
@@ -339,7 +340,7 @@ impl Lane<'_> {
     /// Records what became of a letter before anything else is done (the SMTP-ack window).
     async fn settle(&self, letter: &ClaimedOutgoing, sent: Sent, stop: &CancellationToken) -> Result<(), StoreFailed> {
         loop {
-            match self.sender.store.settle(letter.id, sent.clone(), Utc::now()).await {
+            match self.sender.store.settle(letter.id, sent.clone(), crate::clock::now()).await {
                 Ok(()) => break,
                 // Somebody has decided about a letter in doubt meanwhile.
                 Err(StoreError::Superseded) => return Ok(()),
@@ -389,7 +390,7 @@ impl Lane<'_> {
 
     /// Decides about letters whose acknowledgement was lost (email G9). Gives how many.
     async fn look_into_doubtful(&self, stop: &CancellationToken) -> Result<usize, StoreFailed> {
-        let doubtful = match self.sender.store.uncertain_due(&self.sender.mailbox.name, Utc::now()).await {
+        let doubtful = match self.sender.store.uncertain_due(&self.sender.mailbox.name, crate::clock::now()).await {
             Ok(doubtful) => doubtful,
             Err(error) => return retry_or_fail("uncertain_due", &error).await.map(|()| 0),
         };
@@ -416,7 +417,7 @@ impl Lane<'_> {
                 Ok(false) => {}
                 Err(error) => {
                     let error = format!("it is unknown whether it left; the Sent folder cannot be read: {error}");
-                    return Sent::Uncertain { check_at: Utc::now() + LOOK_AGAIN, error };
+                    return Sent::Uncertain { check_at: crate::clock::now() + LOOK_AGAIN, error };
                 }
             }
         }

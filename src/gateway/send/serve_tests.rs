@@ -143,7 +143,7 @@ async fn email_g10_a_refused_letter_waits_and_the_next_one_leaves() {
     working.stop().await;
     assert_eq!(office.statuses()[..3], ["queued", "failed", "sent"]);
     let due = office.store.outgoing_due("shop").await.unwrap().unwrap();
-    let due = office.rows().len() == 4 && due < Utc::now() + chrono::TimeDelta::seconds(61);
+    let due = office.rows().len() == 4 && due < crate::clock::now() + chrono::TimeDelta::seconds(61);
     assert!(due, "the operator is told of the second, the first is due within a minute");
 }
 
@@ -184,7 +184,7 @@ async fn email_g9_a_lost_acknowledgement_is_in_doubt_then_found_or_sent_once_mor
         assert_eq!(office.statuses(), ["uncertain"]);
         assert_eq!(lane.work(&stop).await.ok(), Some(0), "it is not looked into before its time");
         let check_at = office.store.outgoing_due("shop").await.unwrap().unwrap();
-        assert!(check_at > Utc::now() + chrono::TimeDelta::minutes(9));
+        assert!(check_at > crate::clock::now() + chrono::TimeDelta::minutes(9));
 
         let doubtful = office.store.uncertain_due("shop", check_at).await.unwrap();
         let sent = lane.decide_doubtful(&doubtful[0]).await;
@@ -209,7 +209,7 @@ async fn email_g9_a_letter_in_doubt_twice_or_under_hold_waits_for_the_operator()
         let mut lane = Lane { sender: &sender, session: None, first: true };
         for _ in 0..cuts {
             assert_eq!(lane.work(&stop).await.ok(), Some(1));
-            let later = Utc::now() + chrono::TimeDelta::minutes(11);
+            let later = crate::clock::now() + chrono::TimeDelta::minutes(11);
             let doubtful = office.store.uncertain_due("shop", later).await.unwrap();
             let sent = lane.decide_doubtful(&doubtful[0]).await;
             lane.settle(&doubtful[0], sent, &stop).await.unwrap();
@@ -229,7 +229,7 @@ async fn email_g9_an_unreadable_sent_folder_decides_nothing() {
     let stop = CancellationToken::new();
     let mut lane = Lane { sender: &sender, session: None, first: true };
     lane.work(&stop).await.unwrap();
-    let later = Utc::now() + chrono::TimeDelta::minutes(11);
+    let later = crate::clock::now() + chrono::TimeDelta::minutes(11);
     let doubtful = office.store.uncertain_due("shop", later).await.unwrap();
     assert!(matches!(lane.decide_doubtful(&doubtful[0]).await, Sent::Uncertain { .. }));
 }
@@ -239,7 +239,7 @@ async fn email_g9_what_a_crash_left_in_hand_is_the_same_file_after_it() {
     let out = tempfile::tempdir().unwrap();
     let office = Office::open(Way::Maildir(out.path().to_owned()));
     office.queue("first").await;
-    let claimed = office.store.claim_outgoing("shop", Utc::now(), 1).await.unwrap();
+    let claimed = office.store.claim_outgoing("shop", crate::clock::now(), 1).await.unwrap();
     assert_eq!(deliver_local::maildir(out.path(), &claimed[0]).await, Delivered::Accepted);
     // Here the daemon dies: the file is there, its settling is not.
     let office = office.reopen().await;

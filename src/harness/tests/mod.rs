@@ -11,7 +11,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
 use serde_json::{Value, json};
 
 use self::model_server::{ModelServer, Said};
@@ -61,7 +60,7 @@ impl World {
         let catalog = Catalog::build(&settings).unwrap();
         let models = Models::build(&settings, &crate::tls::client_config(None).unwrap()).unwrap();
         let mut context = testing::context(Identity::Verified, Identity::Verified);
-        context.run = RunId::mint(Utc::now(), 7);
+        context.run = RunId::mint(crate::clock::now(), 7);
         (context.thread, context.letter) = (None, None);
         let toolset = tools.into_iter().fold(catalog.toolset(&agent), crate::tools::Toolset::and);
         let model_of_agent = models.get(&agent.model).unwrap();
@@ -95,7 +94,7 @@ impl World {
             thread: None,
             letter: None,
             model: "kimi".to_owned(),
-            started_at: Utc::now(),
+            started_at: crate::clock::now(),
         };
         assert!(self.store.open_run(run, steps.clone()).await.unwrap());
         Transcript::fold(steps).unwrap()

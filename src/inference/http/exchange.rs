@@ -166,7 +166,7 @@ impl<'a> Exchange<'a> {
 
     async fn refused(&mut self, response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
-        let wait = retry_after(response.headers(), chrono::Utc::now());
+        let wait = retry_after(response.headers(), crate::clock::now());
         // A body that breaks off leaves the status to speak.
         let body = self.body(response, LARGEST_ERROR).await.unwrap_or_default();
         ModelError { retry_after: wait, ..from_response(status, &body) }

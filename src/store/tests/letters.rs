@@ -186,9 +186,9 @@ async fn email_f7_sender_limits_release_by_themselves_oldest_first_and_thread_li
         capped(&store, uid, "alice@example.com", NEW, &narrowed).await;
     }
     let verdicts = || place.text("SELECT group_concat(verdict, ' ' ORDER BY id) FROM letters");
-    assert_eq!(store.release_limited(&narrowed, Utc::now()).await.unwrap(), 0);
+    assert_eq!(store.release_limited(&narrowed, crate::clock::now()).await.unwrap(), 0);
     assert_eq!(verdicts(), "accepted held held");
-    let later = Utc::now() + chrono::Duration::minutes(61);
+    let later = crate::clock::now() + chrono::Duration::minutes(61);
     assert_eq!(store.release_limited(&narrowed, later).await.unwrap(), 1);
     assert_eq!(verdicts(), "accepted accepted held");
     // A released letter counts from its release.

@@ -113,7 +113,7 @@ fn incoming(uid: u32, from: &str) -> Incoming {
         follows: None,
         raw: format!("Subject: {uid}\r\n\r\nhello").into_bytes(),
         sha256: format!("{uid:064x}"),
-        received_at: Utc::now(),
+        received_at: crate::clock::now(),
         parsed: Some(inbound(&format!("letter-{uid}@example.com"), from)),
         nonce: format!("nonce{uid}"),
     }

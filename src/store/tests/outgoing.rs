@@ -3,7 +3,7 @@
 use super::*;
 
 async fn claim(store: &Store) -> Vec<ClaimedOutgoing> {
-    store.claim_outgoing("shop", Utc::now() + chrono::Duration::seconds(1), 10).await.unwrap()
+    store.claim_outgoing("shop", crate::clock::now() + chrono::Duration::seconds(1), 10).await.unwrap()
 }
 
 fn ids(claimed: &[ClaimedOutgoing]) -> Vec<i64> {
@@ -38,12 +38,12 @@ async fn email_g11_a_thread_is_sent_in_order_and_blocks_itself_only() {
     assert!(claim(&store).await.is_empty());
     assert_eq!(store.outgoing_due("shop").await.unwrap(), None);
     let later = noon() + chrono::Duration::days(900);
-    store.settle(first[0].id, Sent::Later { at: later, error: "451 busy".to_owned() }, Utc::now()).await.unwrap();
+    store.settle(first[0].id, Sent::Later { at: later, error: "451 busy".to_owned() }, crate::clock::now()).await.unwrap();
     assert!(claim(&store).await.is_empty());
     assert_eq!(store.outgoing_due("shop").await.unwrap(), Some(later));
     let again = store.claim_outgoing("shop", later, 10).await.unwrap();
     assert_eq!((ids(&again), again[0].attempts), (vec![2], 2));
-    store.settle(first[0].id, Sent::Accepted, Utc::now()).await.unwrap();
+    store.settle(first[0].id, Sent::Accepted, crate::clock::now()).await.unwrap();
     assert_eq!(ids(&claim(&store).await), [3]);
 }
 
@@ -77,13 +77,13 @@ async fn email_g9_what_was_being_sent_is_uncertain_after_a_restart() {
     let sending = claim(&store).await;
     drop(store);
     let store = place.open();
-    let due = store.uncertain_due("shop", Utc::now() + chrono::Duration::seconds(1)).await.unwrap();
+    let due = store.uncertain_due("shop", crate::clock::now() + chrono::Duration::seconds(1)).await.unwrap();
     assert_eq!(ids(&due), [1]);
     assert_eq!(due[0].bytes, sending[0].bytes);
     assert!(claim(&store).await.is_empty(), "the next of the thread must wait");
     assert!(store.outgoing_due("shop").await.unwrap().is_some());
     assert_eq!(place.number("SELECT count(*) FROM audit_events WHERE kind = 'outgoing.uncertain'"), 1);
-    store.settle(due[0].id, Sent::Resend, Utc::now()).await.unwrap();
+    store.settle(due[0].id, Sent::Resend, crate::clock::now()).await.unwrap();
     let again = claim(&store).await;
     assert_eq!((ids(&again), again[0].resends, again[0].attempts), (vec![1], 1, 2));
     store.settle(again[0].id, Sent::Uncertain { check_at: noon(), error: "cut".to_owned() }, noon()).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_notice_is_due_once_in_its_window() {
     assert!(store.notice_due("full", noon() + chrono::Duration::minutes(60), hour).await.unwrap());
     let mut report = outgoing("k", None);
     report.sealed.kind = OutgoingKind::Notice;
-    let before = Utc::now() - chrono::Duration::seconds(1);
+    let before = crate::clock::now() - chrono::Duration::seconds(1);
     store.queue(report).await.unwrap();
     store.queue(outgoing("reply", None)).await.unwrap();
     assert_eq!(store.operator_mails_since(before).unwrap(), 1);

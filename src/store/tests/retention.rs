@@ -18,7 +18,7 @@ fn usual() -> Retention {
 }
 
 fn after(count: i64) -> DateTime<Utc> {
-    Utc::now() + chrono::Duration::days(count)
+    crate::clock::now() + chrono::Duration::days(count)
 }
 
 fn done() -> Close {
@@ -74,7 +74,7 @@ async fn answered(store: &Store, uid: u32) -> (RunId, LetterId, ThreadId) {
     let (run, letter, thread) = worked_on(store, uid).await;
     let sent = store.close_run(&run, vec![], done(), vec![answer(&run, thread)], None).await.unwrap();
     store.claim_outgoing("shop", after(1), 10).await.unwrap();
-    store.settle(sent[0], Sent::Accepted, Utc::now()).await.unwrap();
+    store.settle(sent[0], Sent::Accepted, crate::clock::now()).await.unwrap();
     (run, letter, thread)
 }
 
@@ -255,7 +255,7 @@ async fn email_b16_what_has_lost_its_content_is_not_worked_on_again() {
     let failed = Close { status: RunStatus::Failed, outcome: Outcome::Failed, ..done() };
     let reply = store.close_run(&run, vec![], failed, vec![answer(&run, thread)], None).await.unwrap()[0];
     store.claim_outgoing("shop", after(1), 10).await.unwrap();
-    store.settle(reply, Sent::Failed { error: "550".to_owned() }, Utc::now()).await.unwrap();
+    store.settle(reply, Sent::Failed { error: "550".to_owned() }, crate::clock::now()).await.unwrap();
     let ignored = Delivery { verdict: Verdict::Ignored, ..delivery("alice@example.com", NEW) };
     let ignored = store.receive(telling(2), accept(ignored)).await.unwrap().letters[0].0;
     store.expire(&usual(), after(91)).await.unwrap();

@@ -287,7 +287,7 @@ async fn whole_way(store: &Store) -> Result<(), StoreError> {
         }
         store.close_run(&run, vec![], done(), vec![outgoing("reply", Some(ThreadId(1)))], None).await?;
     }
-    let later = Utc::now() + chrono::Duration::seconds(1);
+    let later = crate::clock::now() + chrono::Duration::seconds(1);
     for uncertain in store.uncertain_due("shop", later).await? {
         store.settle(uncertain.id, Sent::Accepted, later).await?;
     }
