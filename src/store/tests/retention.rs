@@ -211,7 +211,7 @@ async fn email_k3_rows_go_whole_at_the_age_of_the_audit() {
         assert_eq!(sent, [OutgoingId(letter.0)]);
     }
     for letter in store.claim_outgoing("shop", after(1), 100).await.unwrap() {
-        store.settle(letter.id, Sent::Accepted, Utc::now()).await.unwrap();
+        store.settle(letter.id, Sent::Accepted, crate::clock::now()).await.unwrap();
     }
     store.expire(&usual(), after(743)).await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM audit_letters"), 69);
