@@ -6,5 +6,5 @@ mod job;
 mod reactive;
 mod snapshot;
 
-pub use reactive::{Alert, Reactive};
+pub use reactive::Reactive;
 pub use snapshot::{CurrentSnapshot, Snapshot};

@@ -14,7 +14,7 @@ use super::at_work::AtWork;
 use super::deliver::deliver;
 use super::job::{Unready, agent_of, job_of, opening_of, party_of};
 use super::{CurrentSnapshot, Snapshot};
-use crate::events::Events;
+use crate::events::{Alert, Events};
 use crate::harness::{Cancelled, Ended, Harness, Job, Stop, Transcript};
 use crate::inference::{ErrorKind, ModelError};
 use crate::random;
@@ -50,12 +50,8 @@ pub struct Reactive {
     events: Events,
     current: CurrentSnapshot,
     at_work: AtWork,
-    /// Told of what a person has to look at: key, subject, text.
     alert: Alert,
 }
-
-/// How the operator is told something once: a key, a subject, a text.
-pub type Alert = Arc<dyn Fn(String, String, String) + Send + Sync>;
 
 impl fmt::Debug for Reactive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,8 +18,7 @@ use crate::chat::StopReason;
 use crate::context::Assembled;
 use crate::events::Events;
 use crate::inference::{Completed, ErrorKind, ModelError, ModelEvent, Phase, Request, Unanswered};
-use crate::run::EventKind;
-use crate::run::{Outcome, RunStatus};
+use crate::run::{EventKind, Outcome, RunStatus};
 use crate::store::{Close, Opened, Purpose, Step, Store, StoreError};
 
 /// What the model is told when it repeats a failing call (harness L6).
@@ -253,7 +252,7 @@ fn is_outage(kind: ErrorKind) -> bool {
 
 fn hash(request: &Request) -> String {
     let bytes = serde_json::to_vec(request).unwrap_or_default();
-    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(&bytes))
 }
 
 /// Decides the reply and puts together what the closing transaction needs.

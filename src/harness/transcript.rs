@@ -465,8 +465,7 @@ impl Transcript {
 
 /// A delimiter of its own for each result, the same in each fold.
 fn derived(nonce: &str, round: u32, position: u32) -> String {
-    let digest = Sha256::digest(format!("{nonce}:{round}:{position}"));
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:.16x}", Sha256::digest(format!("{nonce}:{round}:{position}")))
 }
 
 impl Failure {
