@@ -12,8 +12,9 @@ use super::cancel::{Cancelled, cancel};
 use super::dispatch;
 use super::job::{Job, Stop};
 use super::journal::Journal;
+use super::next::{Next, next};
 use super::reply::choose;
-use super::transcript::{Next, Transcript, round_result_bytes};
+use super::transcript::{Transcript, round_result_bytes};
 use crate::chat::StopReason;
 use crate::context::Assembled;
 use crate::events::Events;
@@ -144,7 +145,7 @@ impl Harness {
             if stop.draining.is_cancelled() || stop.cancelled.is_cancelled() {
                 return Ok(Left::Stopped);
             }
-            match journal.transcript().next(job.bounds(Instant::now() >= deadline)) {
+            match next(journal.transcript(), job.bounds(Instant::now() >= deadline)) {
                 Next::Finish => return Ok(Left::Decided),
                 Next::Notice => journal.push(Step::Noted { text: CIRCLING.to_owned() }),
                 Next::Dispatch => {
