@@ -14,13 +14,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Problem};
-use crate::events::Events;
+use crate::events::{Alert, Events};
 use crate::frontdoor::{CurrentSnapshot, Reactive, Snapshot};
 use crate::gateway::{GatewayOutbox, Health, MailboxGateway, Notices, Told};
 use crate::harness::Stop;
 use crate::inference::Models;
-use crate::run::EventKind;
-use crate::run::Outbox;
+use crate::run::{EventKind, Outbox};
 use crate::store::{Expired, OpenOptions, Store};
 use crate::tls;
 use crate::tools::Catalog;
@@ -40,7 +39,7 @@ const ALERT_RETRY: Duration = Duration::from_secs(5);
 /// How often what is older than `[retention]` allows is looked for.
 const EXPIRY: Duration = Duration::from_secs(24 * 3600);
 
-/// One thing to tell the operator: key, subject, text.
+/// What an [`Alert`] was called with: key, subject, text.
 type AlertText = (String, String, String);
 
 /// How the daemon is run.
@@ -154,7 +153,7 @@ impl Daemon {
     }
 
     /// A way to tell the operator something that never blocks and never fails.
-    fn alert(&self) -> Arc<dyn Fn(String, String, String) + Send + Sync> {
+    fn alert(&self) -> Alert {
         let alerts = self.alerts.clone();
         Arc::new(move |key, subject, text| {
             tracing::warn!(key, "the operator is told");

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use agent::{Agent, Audience, AudienceEntry, Budget, Fence, Hold, OnLimit, OutgoingPolicy, TodoMode, ToolGrants};
+pub use names::LATER_TOOLS;
 pub use problem::Problem;
 pub use secret::{Secret, SecretError, SecretSource, is_set};
 pub use settings::{

@@ -9,7 +9,7 @@ use super::read::{Entry, nearest, quoted};
 pub(super) const BUILT_IN_TOOLS: &[&str] = &["send_email", "read_thread", "escalate", "read_result"];
 
 /// Built-in tools of later versions: known names, so that a file may already grant them.
-pub(super) const LATER_TOOLS: &[&str] = &[
+pub const LATER_TOOLS: &[&str] = &[
     "tool_search",
     "call_tool",
     "ask_user_question",

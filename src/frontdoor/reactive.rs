@@ -1,20 +1,17 @@
 //! The reactive door: claims accepted letters, one run at a time in each thread, and sees each to its end.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{Id, JoinSet};
 
 use super::at_work::AtWork;
+use super::crew::{Crew, Slot};
 use super::deliver::deliver;
 use super::job::{Unready, agent_of, job_of, opening_of, party_of};
 use super::{CurrentSnapshot, Snapshot};
-use crate::events::Events;
+use crate::events::{Alert, Events};
 use crate::harness::{Cancelled, Ended, Harness, Job, Stop, Transcript};
 use crate::inference::{ErrorKind, ModelError};
 use crate::random;
@@ -50,12 +47,8 @@ pub struct Reactive {
     events: Events,
     current: CurrentSnapshot,
     at_work: AtWork,
-    /// Told of what a person has to look at: key, subject, text.
     alert: Alert,
 }
-
-/// How the operator is told something once: a key, a subject, a text.
-pub type Alert = Arc<dyn Fn(String, String, String) + Send + Sync>;
 
 impl fmt::Debug for Reactive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,14 +78,6 @@ impl Work {
     }
 }
 
-/// The tasks at work and the threads that they hold.
-struct Crew {
-    tasks: JoinSet<Result<(), StoreError>>,
-    held: BTreeMap<Id, ThreadId>,
-    busy: BTreeSet<ThreadId>,
-    slots: Arc<Semaphore>,
-}
-
 impl Reactive {
     /// A door over this store.
     pub fn new(store: Store, events: Events, current: CurrentSnapshot, alert: Alert) -> Reactive {
@@ -107,10 +92,10 @@ impl Reactive {
     /// When the store failed for good.
     pub async fn serve(self, stop: Stop) -> Result<(), StoreError> {
         let most = self.current.load().config.settings.limits.concurrent_runs.max(1) as usize;
-        let mut crew = Crew { tasks: JoinSet::new(), held: BTreeMap::new(), busy: BTreeSet::new(), slots: Arc::new(Semaphore::new(most)) };
+        let mut crew = Crew::new(most);
         let interrupted = self.store.take_interrupted().await?;
         // Their threads are taken from the start, so that no newer letter of the same thread goes first.
-        crew.busy.extend(interrupted.iter().filter_map(|run| run.thread));
+        crew.reserve(interrupted.iter().filter_map(|run| run.thread));
         for run in interrupted {
             self.begin(&mut crew, Work::Interrupted(run), &stop).await?;
         }
@@ -122,15 +107,12 @@ impl Reactive {
             self.end_cancelled()?;
             tokio::select! {
                 () = woken => {}
-                Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
+                Some(ended) = crew.next_ended() => ended?,
                 _ = sweep.tick() => self.release_limited().await,
                 () = stop.draining.cancelled() => {}
             }
         }
-        while let Some(joined) = crew.tasks.join_next_with_id().await {
-            crew.leave(joined)?;
-        }
-        Ok(())
+        crew.wait_for_all().await
     }
 
     async fn release_limited(&self) {
@@ -142,11 +124,11 @@ impl Reactive {
 
     /// Starts runs for waiting letters while there is room.
     async fn claim(&self, crew: &mut Crew, stop: &Stop) -> Result<(), StoreError> {
-        let free = crew.slots.available_permits();
+        let free = crew.free_slots();
         if free == 0 {
             return Ok(());
         }
-        let waiting = match self.store.waiting_letters(free, &crew.busy).await {
+        let waiting = match self.store.waiting_letters(free, crew.busy()).await {
             Ok(waiting) => waiting,
             Err(StoreError::Retry(reason)) => {
                 tracing::warn!(reason, "the store is busy; letters wait");
@@ -155,7 +137,7 @@ impl Reactive {
             Err(error) => return Err(error),
         };
         for letter in waiting {
-            if crew.busy.insert(letter.thread) {
+            if crew.reserve_one(letter.thread) {
                 self.begin(crew, Work::Fresh(Box::new(letter)), stop).await?;
             }
         }
@@ -166,31 +148,14 @@ impl Reactive {
     async fn begin(&self, crew: &mut Crew, work: Work, stop: &Stop) -> Result<(), StoreError> {
         let alone = work.attempts() >= ALONE_AFTER;
         if alone {
-            while let Some(joined) = crew.tasks.join_next_with_id().await {
-                crew.leave(joined)?;
-            }
+            crew.wait_for_all().await?;
         }
-        let permit = loop {
-            tokio::select! {
-                permit = Arc::clone(&crew.slots).acquire_owned() => match permit {
-                    Ok(permit) => break permit,
-                    Err(_) => return Ok(()),
-                },
-                Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
-            }
-        };
+        let Some(slot) = crew.slot().await? else { return Ok(()) };
         let thread = work.thread();
-        let door = self.clone();
-        let (slots, stop) = (Arc::clone(&crew.slots), stop.clone());
-        let id = crew.tasks.spawn(async move { Box::pin(door.work(work, Slot { slots, permit: Some(permit) }, &stop)).await }).id();
-        if let Some(thread) = thread {
-            crew.busy.insert(thread);
-            crew.held.insert(id, thread);
-        }
+        let (door, stop) = (self.clone(), stop.clone());
+        crew.spawn(thread, async move { Box::pin(door.work(work, slot, &stop)).await });
         if alone {
-            while let Some(joined) = crew.tasks.join_next_with_id().await {
-                crew.leave(joined)?;
-            }
+            crew.wait_for_all().await?;
         }
         Ok(())
     }
@@ -476,39 +441,5 @@ impl From<Unready> for Refused {
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Refused {
         Refused::Store(error)
-    }
-}
-
-/// One of the `concurrent_runs`. A run that only waits gives it back.
-struct Slot {
-    slots: Arc<Semaphore>,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Slot {
-    fn give_back(&mut self) {
-        self.permit = None;
-    }
-
-    async fn take_again(&mut self) {
-        self.permit = Arc::clone(&self.slots).acquire_owned().await.ok();
-    }
-}
-
-impl Crew {
-    /// A task ended: its thread is free again. A panic in it is a fault of ours: the daemon ends, starts
-    /// again and goes on from the journal, and counts the attempt.
-    fn leave(&mut self, joined: Result<(Id, Result<(), StoreError>), tokio::task::JoinError>) -> Result<(), StoreError> {
-        let (id, result) = match joined {
-            Ok((id, result)) => (id, result),
-            Err(error) => {
-                let fault = if error.is_panic() { Err(StoreError::Fatal("a run crashed".to_owned())) } else { Ok(()) };
-                (error.id(), fault)
-            }
-        };
-        if let Some(thread) = self.held.remove(&id) {
-            self.busy.remove(&thread);
-        }
-        result
     }
 }

@@ -16,5 +16,5 @@ mod test_letters;
 pub use mailbox::{MailboxGateway, try_receiving};
 pub use outbox::{GatewayOutbox, Notices, Told};
 pub use parse::{ParseCaps, parse};
-pub use receive::{Alert, Health};
+pub use receive::Health;
 pub use send::try_sending;

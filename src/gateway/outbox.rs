@@ -14,8 +14,7 @@ use crate::config::{Agent, Fence, Hold, Mailbox, Settings};
 use crate::events::Events;
 use crate::mail::{Address, Draft, MessageId, OutgoingKind, Sealed};
 use crate::random;
-use crate::run::EventKind;
-use crate::run::{Outbox, OutboxError, OutgoingId, Posted, RunContext};
+use crate::run::{EventKind, Outbox, OutboxError, OutgoingId, Posted, RunContext};
 use crate::store::{QueueOutgoing, Store, StoreError};
 
 /// The most recipients of one letter (email G7).

@@ -17,8 +17,7 @@ use super::journal::Journal;
 use super::transcript::{Intent, Round, result_id};
 use crate::chat::{ToolCall, ToolResult};
 use crate::events::Events;
-use crate::run::EventKind;
-use crate::run::RunContext;
+use crate::run::{EventKind, RunContext};
 use crate::store::{Step, Store, StoreError, ToolStatus};
 use crate::tools::{Invocation, Resolved, Tool, ToolError, ToolOutput, bound, permitted};
 
@@ -271,5 +270,5 @@ fn effect_key(job: &Job, round: u32, position: u32, call: &ToolCall) -> String {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part.as_bytes());
     }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", digest.finalize())
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::transcript::{Bounds, Transcript};
+use super::next::Bounds;
+use super::transcript::Transcript;
 use crate::chat::{Message, Source};
 use crate::inference::{Model, Request, ToolChoice};
 use crate::run::RunContext;

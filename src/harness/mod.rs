@@ -6,6 +6,8 @@ mod cancel;
 mod dispatch;
 mod job;
 mod journal;
+mod next;
+mod repeats;
 mod reply;
 mod run;
 mod transcript;

@@ -12,14 +12,14 @@ use super::cancel::{Cancelled, cancel};
 use super::dispatch;
 use super::job::{Job, Stop};
 use super::journal::Journal;
+use super::next::{Next, next};
 use super::reply::choose;
-use super::transcript::{Next, Transcript, round_result_bytes};
+use super::transcript::{Transcript, round_result_bytes};
 use crate::chat::StopReason;
 use crate::context::Assembled;
 use crate::events::Events;
 use crate::inference::{Completed, ErrorKind, ModelError, ModelEvent, Phase, Request, Unanswered};
-use crate::run::EventKind;
-use crate::run::{Outcome, RunStatus};
+use crate::run::{EventKind, Outcome, RunStatus};
 use crate::store::{Close, Opened, Purpose, Step, Store, StoreError};
 
 /// What the model is told when it repeats a failing call (harness L6).
@@ -145,7 +145,7 @@ impl Harness {
             if stop.draining.is_cancelled() || stop.cancelled.is_cancelled() {
                 return Ok(Left::Stopped);
             }
-            match journal.transcript().next(job.bounds(Instant::now() >= deadline)) {
+            match next(journal.transcript(), job.bounds(Instant::now() >= deadline)) {
                 Next::Finish => return Ok(Left::Decided),
                 Next::Notice => journal.push(Step::Noted { text: CIRCLING.to_owned() }),
                 Next::Dispatch => {
@@ -253,7 +253,7 @@ fn is_outage(kind: ErrorKind) -> bool {
 
 fn hash(request: &Request) -> String {
     let bytes = serde_json::to_vec(request).unwrap_or_default();
-    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(&bytes))
 }
 
 /// Decides the reply and puts together what the closing transaction needs.

@@ -6,20 +6,15 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::accept::CUT_OFF;
+use super::repeats::Repeats;
 use crate::chat::{Block, Message, Reply, Source, StopReason, ToolCall, ToolResult, Usage, untrusted};
 use crate::inference::ErrorKind;
 use crate::run::{Outcome, Party};
-use crate::store::{Close, Opened, Purpose, ReplySource, Step, ToolStatus};
+use crate::store::{Opened, Purpose, ReplySource, Step, ToolStatus};
 use crate::tools::{Whole, bound_round};
-
-/// How often one and the same failing call is repeated before the model is told (harness L6).
-const REPEATS_BEFORE_NOTICE: u32 = 3;
 
 /// How often a vendor that pauses gets its own content back (harness S6).
 const PAUSES: u32 = 3;
-
-/// Calls cut off in a row after which no more tools are offered (harness X1).
-const CUT_CALLS: u32 = 2;
 
 /// Bytes that all results of one round may have together, at most (harness B7).
 const ROUND_RESULT_BYTES: u64 = 200 * 1024;
@@ -47,14 +42,14 @@ pub struct Transcript {
     discards: u32,
     cut_calls: u32,
     pauses: u32,
-    closing: Closing,
+    closing: bool,
     plain_text: Option<String>,
     latest_text: Option<String>,
     answer: Option<Answer>,
     failure: Option<Failure>,
     escalated: Option<String>,
     ready: Option<Ready>,
-    closed: Option<Close>,
+    closed: bool,
     usage: Usage,
     cost: u64,
     repeats: Repeats,
@@ -103,49 +98,6 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Closing {
-    NotYet,
-    Wanted,
-}
-
-/// What the loop does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Ask the model.
-    Ask(Purpose),
-    /// Run the calls that have no result yet.
-    Dispatch,
-    /// Tell the model that it goes in circles, then ask again.
-    Notice,
-    /// Decide the reply.
-    Finish,
-}
-
-/// What bounds a run, from its agent.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Rounds at most.
-    pub(super) max_tool_turns: u32,
-    /// Whether a closing call follows the last round.
-    pub(super) closing_call: bool,
-    /// Tokens at most, input and output.
-    pub(super) run_tokens: Option<u64>,
-    /// The wall clock ran out.
-    pub(super) out_of_time: bool,
-}
-
-/// Counts failing calls that repeat themselves (harness L6).
-#[derive(Debug, Clone, Default)]
-struct Repeats {
-    last: Option<(String, String, String)>,
-    /// The same call failed the same way, so often in a row.
-    same: u32,
-    /// Rounds in a row of which no call could run.
-    barren: u32,
-    noticed: bool,
-}
-
 impl Transcript {
     /// Folds a journal; none when it does not begin with an opening.
     pub fn fold(steps: Vec<Step>) -> Option<Transcript> {
@@ -171,14 +123,14 @@ impl Transcript {
             discards: 0,
             cut_calls: 0,
             pauses: 0,
-            closing: Closing::NotYet,
+            closing: false,
             plain_text: None,
             latest_text: None,
             answer: None,
             failure: None,
             escalated: None,
             ready: None,
-            closed: None,
+            closed: false,
             usage: Usage::default(),
             cost: 0,
             repeats: Repeats::default(),
@@ -213,7 +165,7 @@ impl Transcript {
             }
             Step::Noted { text } => {
                 self.notes.push(text.clone());
-                self.repeats.noticed |= self.repeats.most() >= REPEATS_BEFORE_NOTICE;
+                self.repeats.note_notice();
             }
             Step::ToolIntended { position, call, effect, effect_key, .. } => {
                 if let Some(round) = &mut self.round {
@@ -226,7 +178,7 @@ impl Transcript {
             Step::ReplyReady { body, outcome, source } => {
                 self.ready = Some(Ready { body: body.clone(), outcome: *outcome, source: *source });
             }
-            Step::Closed(close) => self.closed = Some(close.clone()),
+            Step::Closed(_) => self.closed = true,
         }
     }
 
@@ -268,7 +220,7 @@ impl Transcript {
     }
 
     fn finish_call(&mut self, position: u32, call: &ToolCall, result: &ToolResult, status: ToolStatus) {
-        self.repeats.note(call, result, status);
+        self.repeats.note_call(call, result, status);
         let Some(round) = &mut self.round else { return };
         round.finished.insert(position, result.clone());
         if round.finished.len() < round.calls.len() {
@@ -309,53 +261,19 @@ impl Transcript {
 
     /// From the closing call on there is no way back to rounds (harness L2).
     fn close_rounds(&mut self) {
-        if self.closing == Closing::NotYet {
-            self.closing = Closing::Wanted;
+        if !self.closing {
+            self.closing = true;
             self.discards = 0;
             self.cut_calls = 0;
             self.notes.clear();
         }
     }
 
-    /// What comes next.
-    pub(super) fn next(&self, bounds: Bounds) -> Next {
-        if self.ready.is_some() || self.closed.is_some() || self.escalated.is_some() && self.round.is_none() {
-            return Next::Finish;
-        }
-        if self.round.is_some() {
-            return Next::Dispatch;
-        }
-        // A round that took all the time that there was leaves room for one last word.
-        let last_word = bounds.closing_call && self.closing == Closing::NotYet;
-        let failed = self.failure.as_ref().is_some_and(|failure| !(failure.is_out_of_time() && last_word));
-        if self.answer.is_some() || failed {
-            return Next::Finish;
-        }
-        if self.closing == Closing::Wanted {
-            // One retry of a closing call that gave nothing usable, then the fallback (harness L3).
-            return if self.discards >= 2 || bounds.out_of_time { Next::Finish } else { Next::Ask(Purpose::Closing) };
-        }
-        // Once unchanged, once nudged, then the fallback (harness E1).
-        if self.discards >= 3 && self.cut_calls == 0 {
-            return Next::Finish;
-        }
-        let spent = bounds.run_tokens.is_some_and(|most| self.usage.input_total() + self.usage.output >= most);
-        let circling = self.repeats.noticed && self.repeats.most() > REPEATS_BEFORE_NOTICE;
-        let cut = self.cut_calls >= CUT_CALLS;
-        if self.rounds >= bounds.max_tool_turns || spent || circling || cut || bounds.out_of_time || self.failure.is_some() {
-            return if bounds.closing_call { Next::Ask(Purpose::Closing) } else { Next::Finish };
-        }
-        if self.repeats.most() >= REPEATS_BEFORE_NOTICE && !self.repeats.noticed {
-            return Next::Notice;
-        }
-        Next::Ask(Purpose::Round)
-    }
-
     /// The messages for the next request, helper notes last.
     pub(super) fn request_messages(&self, purpose: Purpose) -> Vec<Message> {
         let mut messages = self.messages.clone();
         // What was said to get another round has no place in the first closing call.
-        if purpose == Purpose::Round || self.closing == Closing::Wanted {
+        if purpose == Purpose::Round || self.closing {
             messages.extend(self.notes.iter().map(|note| Message::user(note.clone(), Source::Operator)));
         }
         messages
@@ -369,6 +287,16 @@ impl Transcript {
     /// Answers in a row that could not be used.
     pub(super) fn discards(&self) -> u32 {
         self.discards
+    }
+
+    /// Answers in a row of which a call was cut off.
+    pub(super) fn cut_calls(&self) -> u32 {
+        self.cut_calls
+    }
+
+    /// Failing calls that repeat themselves.
+    pub(super) fn repeats(&self) -> &Repeats {
+        &self.repeats
     }
 
     /// The round in work.
@@ -437,6 +365,11 @@ impl Transcript {
         self.ready.as_ref()
     }
 
+    /// Whether the run has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// The last text that came without calls.
     pub(super) fn plain_text(&self) -> Option<&str> {
         self.plain_text.as_deref()
@@ -449,7 +382,7 @@ impl Transcript {
 
     /// Whether the answer had to be given without more tools.
     pub(super) fn was_closed_early(&self) -> bool {
-        self.closing == Closing::Wanted
+        self.closing
     }
 
     /// A model that could not be reached is asked again later: the failure is no longer the last word.
@@ -465,8 +398,7 @@ impl Transcript {
 
 /// A delimiter of its own for each result, the same in each fold.
 fn derived(nonce: &str, round: u32, position: u32) -> String {
-    let digest = Sha256::digest(format!("{nonce}:{round}:{position}"));
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:.16x}", Sha256::digest(format!("{nonce}:{round}:{position}")))
 }
 
 impl Failure {
@@ -478,25 +410,5 @@ impl Failure {
     /// A filter took the answer: that is a refusal (harness S5).
     pub(super) fn is_refusal(&self) -> bool {
         self.error == ErrorKind::ContentFiltered.as_str()
-    }
-}
-
-impl Repeats {
-    fn most(&self) -> u32 {
-        self.same.max(self.barren)
-    }
-
-    fn note_round(&mut self, barren: bool) {
-        self.barren = if barren { self.barren + 1 } else { 0 };
-    }
-
-    fn note(&mut self, call: &ToolCall, result: &ToolResult, status: ToolStatus) {
-        if status == ToolStatus::Completed {
-            *self = Repeats::default();
-            return;
-        }
-        let this = (call.name.0.clone(), call.arguments.clone(), result.text.clone());
-        self.same = if self.last.as_ref() == Some(&this) { self.same + 1 } else { 1 };
-        self.last = Some(this);
     }
 }

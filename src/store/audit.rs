@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::StoreError;
 use super::writer::Writing;
-use crate::run::EventKind;
-use crate::run::RunId;
+use crate::run::{EventKind, RunId};
 
 /// An instant as it stands in a column: RFC 3339, UTC, milliseconds, so that text order is time order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,7 @@ use super::writer::Writing;
 use super::{Store, StoreError};
 use crate::chat::{Message, Reply, ToolCall, ToolResult, Usage};
 use crate::config::Effect;
-use crate::run::EventKind;
-use crate::run::{Outcome, Party, RunId, RunStatus};
+use crate::run::{EventKind, Outcome, Party, RunId, RunStatus};
 
 /// Bytes of a kept result (harness B4).
 const KEPT_RESULT: usize = 10 * 1024 * 1024;

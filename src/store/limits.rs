@@ -9,8 +9,7 @@ use super::audit::{Stamp, record};
 use super::writer::Writing;
 use crate::config::Limits;
 use crate::mail::Address;
-use crate::run::EventKind;
-use crate::run::ThreadId;
+use crate::run::{EventKind, ThreadId};
 
 /// A letter about to be accepted, as the limits see it.
 #[derive(Debug)]

@@ -9,8 +9,7 @@ use super::audit::{Stamp, checked, record, short, word};
 use super::writer::Writing;
 use super::{Store, StoreError};
 use crate::mail::{Address, MessageId, OutgoingKind, Sealed};
-use crate::run::EventKind;
-use crate::run::{OutgoingId, RunId, ThreadId};
+use crate::run::{EventKind, OutgoingId, RunId, ThreadId};
 
 /// A sealed letter and what it belongs to.
 #[derive(Debug, Clone)]

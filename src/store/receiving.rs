@@ -12,8 +12,7 @@ use super::limits::{Candidate, reached};
 use super::writer::Writing;
 use super::{Decide, Delivery, Incoming, Position, Received, Related, Standing, StoreError, ThreadChoice, Verdict};
 use crate::mail::{Address, MessageId};
-use crate::run::EventKind;
-use crate::run::{Identity, LetterId, ThreadId};
+use crate::run::{EventKind, Identity, LetterId, ThreadId};
 
 /// How long the same content is the same letter (email B9).
 const DUPLICATE_DAYS: i64 = 7;

@@ -11,8 +11,7 @@ use super::outgoing::insert;
 use super::threads::hold;
 use super::writer::Writing;
 use super::{Close, QueueOutgoing, Step, Store, StoreError};
-use crate::run::EventKind;
-use crate::run::{Door, LetterId, OutgoingId, RunId, RunStatus, ThreadId};
+use crate::run::{Door, EventKind, LetterId, OutgoingId, RunId, RunStatus, ThreadId};
 
 /// A run about to begin.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use super::command::Command;
 use super::toolset::Known;
 use super::{Tool, Toolset, definition};
 use crate::chat::ToolName;
-use crate::config::{Agent, Effect, Problem, Settings, ToolKind};
+use crate::config::{Agent, Effect, LATER_TOOLS, Problem, Settings, ToolKind};
 
 /// Why a granted tool is off.
 const NOT_IN_THIS_VERSION: &str = "not in this version";
@@ -47,7 +47,7 @@ impl Catalog {
             catalog.add(tool, &mut problems);
         }
         for (name, tool) in &settings.tools {
-            if builtin::LATER.contains(&name.as_str()) {
+            if LATER_TOOLS.contains(&name.as_str()) {
                 problems.push(problem(name, "this is the name of a built-in tool; choose another"));
             }
             match &tool.kind {
@@ -113,7 +113,7 @@ impl Catalog {
     fn why_off(&self, name: &str) -> Option<&'static str> {
         match self.tools.get(name) {
             Some(known) => known.tool.spec().approval.then_some(NEEDS_APPROVAL),
-            None if builtin::LATER.contains(&name) || self.uncallable.iter().any(|other| other == name) => Some(NOT_IN_THIS_VERSION),
+            None if LATER_TOOLS.contains(&name) || self.uncallable.iter().any(|other| other == name) => Some(NOT_IN_THIS_VERSION),
             // A tool of an MCP server is named SERVER__NAME.
             None if name.contains("__") => Some(NOT_IN_THIS_VERSION),
             None => Some(NO_SUCH_TOOL),

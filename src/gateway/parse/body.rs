@@ -155,7 +155,7 @@ fn remark(remarks: &mut Vec<String>, text: &str) {
 }
 
 fn attachment(leaf: &Leaf) -> Attachment {
-    let hash = Sha256::digest(&leaf.bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = format!("{:x}", Sha256::digest(&leaf.bytes));
     Attachment {
         name: clean_file_name(leaf.name.as_deref().unwrap_or_default()),
         media_type: clean_line(&leaf.media_type),

@@ -110,7 +110,7 @@ pub fn stable_hash(raw: &[u8]) -> String {
             None => hash.update(line),
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }
 
 fn is_trace(name: &str) -> bool {

@@ -58,8 +58,7 @@ fn email_c16_an_attached_letter_keeps_its_bytes() {
         "{HEAD}Content-Type: multipart/mixed; boundary=rfc822\r\n\r\n--rfc822\r\nContent-Type: message/rfc822; name=a.eml\r\n\r\n{inner}\r\n--rfc822--\r\n"
     );
     let attachment = parse(raw.as_bytes(), &ParseCaps::default()).unwrap().inbound.attachments.remove(0);
-    let wanted: String =
-        sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(inner)).iter().map(|byte| format!("{byte:02x}")).collect();
+    let wanted = format!("{:x}", <sha2::Sha256 as sha2::Digest>::digest(inner));
     assert_eq!((attachment.media_type.as_str(), attachment.name.as_str(), attachment.sha256), ("message/rfc822", "a.eml", wanted));
 }
 

@@ -10,9 +10,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::config::Mailbox;
-use crate::events::Events;
-use crate::run::EventKind;
-use crate::run::Identity;
+use crate::events::{Alert, Events};
+use crate::run::{EventKind, Identity};
 use crate::store::{Decide, Decision, Delivery, Incoming, Position, Received, Store, StoreError, ThreadChoice, Verdict};
 
 /// A letter as it was fetched.
@@ -34,9 +33,6 @@ pub struct RawLetter {
 
 /// Parses a letter and prepares its verdict; runs on a blocking thread, once for each letter.
 pub type Judge = Arc<dyn Fn(RawLetter) -> (Incoming, Decide) + Send + Sync>;
-
-/// Tells the operator: a key (one alert for each key at a time), a subject, a text.
-pub type Alert = Arc<dyn Fn(String, String, String) + Send + Sync>;
 
 /// How often a letter's parsing may be begun and not survived before it is quarantined unread.
 const POISON_AFTER: u32 = 3;
@@ -246,7 +242,7 @@ fn worse(first: Option<KeepError>, second: KeepError) -> KeepError {
 
 /// A letter that is kept for the operator without being parsed.
 pub(super) fn quarantined(letter: RawLetter, reason: &'static str) -> (Incoming, Decide) {
-    let sha256 = Sha256::digest(&letter.raw).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = format!("{:x}", Sha256::digest(&letter.raw));
     let incoming = Incoming {
         mailbox: letter.mailbox,
         folder: letter.folder,

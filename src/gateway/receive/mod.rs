@@ -9,6 +9,6 @@ mod serve;
 mod sweep;
 
 pub use health::{Activity, Health, MailboxHealth};
-pub use intake::{Alert, Intake, Judge, RawLetter};
+pub use intake::{Intake, Judge, RawLetter};
 pub use sent_folder::SentFolder;
 pub use serve::{Receiver, Timing, serve};

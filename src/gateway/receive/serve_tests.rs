@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::{AfterProcessing, OnUncertain, Send as Sending, SentCopy, Trust};
-use crate::events::Events;
+use crate::events::{Alert, Events};
 use crate::gateway::imap::peer::{Peer, quick};
 use crate::gateway::receive::SentFolder;
-use crate::gateway::receive::intake::{Alert, Judge, RawLetter, quarantined};
+use crate::gateway::receive::intake::{Judge, RawLetter, quarantined};
 use crate::run::EventKind;
 use crate::store::{CommitStop, Cursor, Filter, OpenOptions, Position, QueueOutgoing, Sent, Store, View};
 

@@ -67,9 +67,9 @@ fn file_name(letter: &ClaimedOutgoing) -> String {
     hash.update(letter.message_id.as_str());
     hash.update([0]);
     hash.update(letter.recipient.as_str().to_ascii_lowercase());
-    let digest: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let digest = hash.finalize();
     // The first part of a Maildir name is the time; the row's own keeps the order and the name.
-    format!("{}.{digest}.dutiful", letter.queued_at.timestamp())
+    format!("{}.{digest:.32x}.dutiful", letter.queued_at.timestamp())
 }
 
 fn write_file(folder: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {

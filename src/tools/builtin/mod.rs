@@ -17,25 +17,6 @@ use crate::config::Effect;
 /// The tool that comes by itself with any other one.
 pub(super) const READ_RESULT: &str = "read_result";
 
-/// Built-in tools of later versions: known by name, absent from every set.
-pub(super) const LATER: [&str; 15] = [
-    "tool_search",
-    "call_tool",
-    "ask_user_question",
-    "nothing_to_report",
-    "todo",
-    "remember",
-    "recall",
-    "search_threads",
-    "search_documents",
-    "read_document",
-    "ask_agent",
-    "schedule_follow_up",
-    "schedule_duty",
-    "read_attachment",
-    "attach",
-];
-
 /// All built-in tools.
 pub(super) fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
