@@ -38,7 +38,8 @@ pub type Judge = Arc<dyn Fn(RawLetter) -> (Incoming, Decide) + Send + Sync>;
 /// Tells the operator: a key (one alert for each key at a time), a subject, a text.
 pub type Alert = Arc<dyn Fn(String, String, String) + Send + Sync>;
 
-/// How often a letter's parsing may be begun and not survived before it is quarantined unread.
+/// Attempts at parsing a letter, none of them survived, after which it is quarantined unread: as many as a run has
+/// (DESIGN 3).
 const POISON_AFTER: u32 = 3;
 
 /// Why letters were not kept.
@@ -147,7 +148,7 @@ impl Intake {
         if self.careful && letter.unread.is_none() {
             let noted = self.store.note_parse(&letter.mailbox, &letter.folder, &letter.position).await;
             match noted {
-                Ok(times) if times >= POISON_AFTER => letter.unread = Some("poison"),
+                Ok(times) if times > POISON_AFTER => letter.unread = Some("poison"),
                 Ok(_) => {}
                 Err(error) => return Err(self.failed(&letter.mailbox, &letter.position, error)),
             }
