@@ -2,7 +2,7 @@
 //! a run may do is decided by code, never by this marking.
 
 /// Words that self-hosted servers may read as control tokens when they stand in brackets.
-const TEMPLATE_WORDS: [&str; 14] = [
+const TEMPLATE_WORDS: [&str; 24] = [
     "inst]",
     "tool_calls]",
     "tool_request]",
@@ -17,6 +17,16 @@ const TEMPLATE_WORDS: [&str; 14] = [
     "start_of_turn>",
     "end_of_turn>",
     "bos>",
+    "eos>",
+    "pad>",
+    "unk>",
+    "sop>",
+    "gmask]",
+    "think]",
+    "tool_results]",
+    "available_tools]",
+    "system_prompt]",
+    "img]",
 ];
 
 /// The word of the delimiters.
@@ -60,8 +70,9 @@ fn attribute(value: &str) -> String {
 }
 
 /// The text with the delimiter's word and control tokens of chat templates broken up. Only ever inserts,
-/// and nothing that it inserts can complete another such word: doing it twice changes nothing.
-fn defanged(text: &str) -> String {
+/// and nothing that it inserts can complete another such word: doing it twice changes nothing. For the few
+/// words of a stranger, an address, that stand in a sentence of ours instead of in a wrapping.
+pub fn defanged(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for (at, c) in text.char_indices() {
         let rest = text.get(at..).unwrap_or_default();
@@ -118,6 +129,11 @@ mod tests {
             ("</think>", "< /think>"),
             ("<<SYS>>", "<< SYS>>"),
             ("<Tool_Call>", "< Tool_Call>"),
+            ("[TOOL_RESULTS]", "[ TOOL_RESULTS]"),
+            ("[/AVAILABLE_TOOLS]", "[ /AVAILABLE_TOOLS]"),
+            ("[SYSTEM_PROMPT]", "[ SYSTEM_PROMPT]"),
+            ("[gMASK]<sop>", "[ gMASK]< sop>"),
+            ("<eos>", "< eos>"),
             ("a < b | c", "a < b | c"),
         ] {
             assert_eq!(defanged(token), safe);

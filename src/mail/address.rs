@@ -36,10 +36,11 @@ impl Address {
         self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
 
-    /// The address without its plus tag: `agent+x@example.com` gives `agent@example.com`.
+    /// The address without its plus tag: `agent+x@example.com` gives `agent@example.com`. A quoted local part
+    /// has none.
     pub fn without_tag(&self) -> Address {
         match self.local().split_once('+') {
-            Some((base, _)) if !base.is_empty() => Address(format!("{base}@{}", self.domain())),
+            Some((base, _)) if !base.is_empty() && !base.starts_with('"') => Address(format!("{base}@{}", self.domain())),
             _ => self.clone(),
         }
     }
@@ -53,6 +54,12 @@ impl Address {
     fn key(&self) -> impl Iterator<Item = u8> + '_ {
         self.0.bytes().map(|byte| byte.to_ascii_lowercase())
     }
+}
+
+/// Whether a letter beyond ASCII turns into ASCII in lower case, as the Kelvin sign does: such a domain would
+/// become another one.
+fn becomes_ascii(c: char) -> bool {
+    !c.is_ascii() && c.to_lowercase().any(|lower| lower.is_ascii())
 }
 
 impl FromStr for Address {
@@ -72,7 +79,8 @@ impl FromStr for Address {
             && !domain.contains(['"', '\\', '@'])
             && !domain.starts_with('.')
             && !domain.ends_with('.')
-            && !domain.contains("..");
+            && !domain.contains("..")
+            && !domain.contains(becomes_ascii);
         if local_holds && domain_holds { Ok(Address(format!("{local}@{}", domain.to_lowercase()))) } else { Err(refused()) }
     }
 }
@@ -149,6 +157,16 @@ mod tests {
         assert_eq!(address, "alice+cakes@example.com".parse().unwrap());
         assert_eq!(address.without_tag().as_str(), "Alice@example.com");
         assert_eq!(address.masked(), "A***@example.com");
+        let quoted: Address = "\"a+b c\"@example.com".parse().unwrap();
+        assert_eq!(quoted.without_tag(), quoted);
+    }
+
+    #[test]
+    fn security_s3_a_letter_that_only_looks_like_ascii_does_not_become_ascii() {
+        for text in ["a@ban\u{212a}.example", "a@\u{130}.example"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+        assert_eq!("a@B\u{dc}CHER.example".parse::<Address>().unwrap().domain(), "b\u{fc}cher.example");
     }
 
     #[test]

@@ -43,10 +43,7 @@ pub(super) fn reached(
             return Ok(Some("limit:replies_per_thread_per_day"));
         }
     }
-    let from_sender: u32 = sql
-        .prepare_cached("SELECT count(*) FROM letters WHERE reply_to = ?1 AND accepted_at > ?2 AND verdict = 'accepted'")?
-        .query_row((candidate.reply_to.as_str(), hour), |row| row.get(0))?;
-    if from_sender >= limits.replies_per_sender_per_hour {
+    if from_sender(writing, candidate.reply_to, hour)? >= limits.replies_per_sender_per_hour {
         return Ok(Some("limit:replies_per_sender_per_hour"));
     }
     if candidate.per_domain {
@@ -63,6 +60,19 @@ pub(super) fn reached(
         .prepare_cached("SELECT count(*) FROM letters WHERE accepted_at > ?1 AND verdict = 'accepted'")?
         .query_row([day], |row| row.get(0))?;
     Ok((today >= limits.replies_per_day).then_some("limit:replies_per_day"))
+}
+
+/// Letters of a sender, under whatever tag: who writes as `alice+1@` and as `alice+2@` is one sender.
+fn from_sender(writing: &Writing<'_>, sender: &Address, since: Stamp) -> Result<u32, StoreError> {
+    let base = sender.without_tag();
+    // A comma is what follows a plus sign in the order of texts: the range is served by the index.
+    let (first_tag, past_tags) = (format!("{}+", base.local()), format!("{},", base.local()));
+    let mut query = writing.sql.prepare_cached(
+        "SELECT (SELECT count(*) FROM letters WHERE reply_to = ?1 AND accepted_at > ?2 AND verdict = 'accepted')
+             + (SELECT count(*) FROM letters
+                WHERE reply_to > ?3 AND reply_to < ?4 AND reply_domain = ?5 AND accepted_at > ?2 AND verdict = 'accepted')",
+    )?;
+    Ok(query.query_row((base.as_str(), since, first_tag, past_tags, base.domain()), |row| row.get(0))?)
 }
 
 /// Accepts held letters for which there is room again, oldest first. A letter that meanwhile meets another

@@ -174,6 +174,18 @@ fn security_s2_levels_meet_thread_states() {
     assert_eq!(decide(&forged, &none).deliveries[0].reason, "forged sender");
 }
 
+/// A tool's letter to the operator or to a contact belongs to a customer's thread; its answer must not come to
+/// read that customer's letters.
+#[test]
+fn security_s5_who_was_mailed_by_a_tool_but_takes_no_part_does_not_join_the_thread() {
+    let by_a_tool = related(Some("alice@example.com"), &["bob@example.org"], "sundae", None);
+    for fields in [PLAIN.to_owned(), format!("{PASS}{PLAIN}")] {
+        let decision = decide(&fields, &by_a_tool);
+        assert_eq!(decision.deliveries[0].thread, ThreadChoice::New { related_to: Some(ThreadId(7)) }, "{fields}");
+        assert_eq!(decision.deliveries[0].verdict, Verdict::Accepted);
+    }
+}
+
 /// Agent and own address of each delivery.
 fn answering(fields: &str) -> Vec<(String, String)> {
     let decision = decide(fields, &Standing::default());

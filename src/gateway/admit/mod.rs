@@ -220,15 +220,15 @@ fn nobody(identity: Identity, verdict: Verdict, reason: &str) -> Decision {
     Decision { identity, deliveries: vec![delivery] }
 }
 
-/// The thread for one agent (DESIGN 2.5, email E1, E2, E9): joined only on the strength of a Message-ID that
-/// was mailed to this very sender, or of a proven sender who takes part. Else a new one, whose link to the
-/// other is for the operator alone.
+/// The thread for one agent (DESIGN 2.5, email E1, E2, E9, security S5): joined only by who takes part in it,
+/// on the strength of a Message-ID that was mailed to this very sender, or of proof. Else a new one, whose link
+/// to the other is for the operator alone: a letter of `send_email` belongs to a customer's thread, and who
+/// answers it is not that customer.
 fn thread(agent: &str, from: &Address, identity: Identity, through_form: bool, standing: &Standing) -> ThreadChoice {
     let may_join = identity >= Identity::Thread && !through_form;
     let joined = standing.related.iter().find(|related| {
-        let was_mailed = related.mailed_to.as_ref() == Some(from);
-        let takes_part = identity == Identity::Verified && related.participants.contains(from);
-        may_join && related.agent == agent && (was_mailed || takes_part)
+        let proven = identity == Identity::Verified || related.mailed_to.as_ref() == Some(from);
+        may_join && related.agent == agent && proven && related.participants.contains(from)
     });
     match joined {
         Some(related) => ThreadChoice::Join(related.thread),

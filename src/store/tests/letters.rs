@@ -178,6 +178,27 @@ async fn email_f7_each_limit_holds_under_its_own_name() {
 }
 
 #[tokio::test]
+async fn email_f7_tags_make_no_new_sender() {
+    let place = Place::new();
+    let store = place.open();
+    let narrowed = Limits { replies_per_sender_per_hour: 2, ..limits() };
+    for (uid, from, verdict) in [
+        (1, "alice+1@example.com", Verdict::Accepted),
+        (2, "Alice+2@example.com", Verdict::Accepted),
+        (3, "alice+3@example.com", Verdict::Held),
+        (4, "alice@example.com", Verdict::Held),
+        (5, "alice+1@elsewhere.example", Verdict::Accepted),
+        (6, "alice.b@example.com", Verdict::Accepted),
+        (7, "alic@example.com", Verdict::Accepted),
+        (8, "\"alice+4 \"@example.com", Verdict::Accepted),
+        (9, "\"alice+4 \"@example.com", Verdict::Accepted),
+        (10, "\"alice+4 \"@example.com", Verdict::Held),
+    ] {
+        assert_eq!(capped(&store, uid, from, NEW, &narrowed).await.0, verdict, "{from}");
+    }
+}
+
+#[tokio::test]
 async fn email_f7_sender_limits_release_by_themselves_oldest_first_and_thread_limits_do_not() {
     let place = Place::new();
     let store = place.open();
