@@ -212,11 +212,13 @@ impl Writer {
                     self.signals.fail("stopped after a commit");
                     return;
                 }
+                if writing.log.get() {
+                    // Whoever erased is told when it is gone, not before.
+                    self.empty_log();
+                }
                 answer(&mut group, None);
                 wake(&self.signals, &writing);
-                if writing.log.get() {
-                    self.empty_log();
-                } else if changed {
+                if changed {
                     self.checkpoint();
                 }
             }

@@ -34,7 +34,8 @@ pub struct RawLetter {
 /// Parses a letter and prepares its verdict; runs on a blocking thread, once for each letter.
 pub type Judge = Arc<dyn Fn(RawLetter) -> (Incoming, Decide) + Send + Sync>;
 
-/// How often a letter's parsing may be begun and not survived before it is quarantined unread.
+/// Attempts at parsing a letter, none of them survived, after which it is quarantined unread: as many as a run has
+/// (DESIGN 3).
 const POISON_AFTER: u32 = 3;
 
 /// Why letters were not kept.
@@ -143,7 +144,7 @@ impl Intake {
         if self.careful && letter.unread.is_none() {
             let noted = self.store.note_parse(&letter.mailbox, &letter.folder, &letter.position).await;
             match noted {
-                Ok(times) if times >= POISON_AFTER => letter.unread = Some("poison"),
+                Ok(times) if times > POISON_AFTER => letter.unread = Some("poison"),
                 Ok(_) => {}
                 Err(error) => return Err(self.failed(&letter.mailbox, &letter.position, error)),
             }

@@ -324,21 +324,28 @@ async fn email_b12_a_letter_on_which_the_parser_dies_is_quarantined_and_the_next
     running.stop().await;
 }
 
-#[tokio::test]
-async fn email_b12_a_letter_that_ended_the_daemon_twice_is_not_parsed_a_third_time() {
+/// What is said of a letter in whose parsing so many daemons have ended.
+async fn said_after_ends(ends: u32) -> Vec<String> {
     let (peer, world) = imap().await;
     let uid = peer.change(|state| state.put(&letter(1)));
     let store = world.store();
     store.set_cursor("shop", "INBOX", Cursor { uidvalidity: 7, uid: 0 }).await.unwrap();
-    for _ in 0..2 {
+    for _ in 0..ends {
         store.note_parse("shop", "INBOX", &Position::Imap { uidvalidity: 7, uid }).await.unwrap();
     }
     store.close().await;
     drop(store);
     let mut running = world.start();
     running.letters(1).await;
-    assert_eq!(running.reasons(), ["poison"]);
+    let reasons = running.reasons();
     running.stop().await;
+    reasons
+}
+
+#[tokio::test]
+async fn email_b12_a_letter_that_ended_the_daemon_three_times_is_not_parsed_a_fourth_time() {
+    assert_eq!(said_after_ends(2).await, ["kept by the test"], "its third attempt");
+    assert_eq!(said_after_ends(3).await, ["poison"]);
 }
 
 #[tokio::test]
