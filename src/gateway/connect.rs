@@ -94,29 +94,27 @@ where
     F: FnOnce(TcpStream) -> Dialogue,
     Dialogue: Future<Output = Result<TcpStream, DialError>>,
 {
-    let tcp = connect(address).await?;
+    let tcp = reach(address).await?;
     match address.security {
-        Security::Implicit => secure(address, tls, tcp).await,
+        Security::Implicit => Ok(MailStream::Tls(Box::new(secure(address, tls, tcp).await?))),
         Security::StartTls => {
             let agreed = timeout(HANDSHAKE_TIME, starttls(tcp)).await;
-            secure(address, tls, agreed.map_err(|_| DialError::unreachable(address, &"no answer before STARTTLS"))??).await
+            let tcp = agreed.map_err(|_| DialError::unreachable(address, &"no answer before STARTTLS"))??;
+            Ok(MailStream::Tls(Box::new(secure(address, tls, tcp).await?)))
         }
-        Security::Plaintext => {
-            let peer = tcp.peer_addr().map_err(|error| DialError::unreachable(address, &error))?;
-            if peer.ip().is_loopback() {
-                Ok(MailStream::Plain(tcp))
-            } else {
-                Err(DialError::untrusted(address, &"it is not on this machine, and plaintext was configured"))
-            }
-        }
+        Security::Plaintext => Ok(MailStream::Plain(tcp)),
     }
 }
 
-async fn connect(address: &ServerAddress) -> Result<TcpStream, DialError> {
+/// The bare connection. One that stays bare is made to this very machine only (email A1).
+pub(super) async fn reach(address: &ServerAddress) -> Result<TcpStream, DialError> {
     let found = timeout(NAME_TIME, lookup_host((address.host.as_str(), address.port))).await;
     let found = found.map_err(|_| DialError::unreachable(address, &"its name does not resolve in time"))?;
     let mut reason = "its name has no address".to_owned();
     for candidate in found.map_err(|error| DialError::unreachable(address, &error))? {
+        if address.security == Security::Plaintext && !candidate.ip().is_loopback() {
+            return Err(DialError::untrusted(address, &"it is not on this machine, and plaintext was configured"));
+        }
         match timeout(TCP_TIME, connect_to(candidate)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => reason = error.to_string(),
@@ -135,10 +133,11 @@ async fn connect_to(candidate: SocketAddr) -> io::Result<TcpStream> {
     Ok(tcp)
 }
 
-async fn secure(address: &ServerAddress, tls: &Arc<ClientConfig>, tcp: TcpStream) -> Result<MailStream, DialError> {
+/// TLS over a bare connection, with a server that proves its name.
+pub(super) async fn secure(address: &ServerAddress, tls: &Arc<ClientConfig>, tcp: TcpStream) -> Result<TlsStream<TcpStream>, DialError> {
     let name = ServerName::try_from(address.host.clone()).map_err(|error| DialError::untrusted(address, &error))?;
     match timeout(HANDSHAKE_TIME, TlsConnector::from(Arc::clone(tls)).connect(name, tcp)).await {
-        Ok(Ok(stream)) => Ok(MailStream::Tls(Box::new(stream))),
+        Ok(Ok(stream)) => Ok(stream),
         // rustls reports what it refuses as InvalidData; everything else is the network.
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(DialError::untrusted(address, &error)),
         Ok(Err(error)) => Err(DialError::unreachable(address, &error)),

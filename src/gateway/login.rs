@@ -41,7 +41,8 @@ pub(super) async fn login_for(mailbox: &Mailbox, home: &Path) -> Result<Option<L
     }
 }
 
-async fn fresh_token(argv: &[String], home: &Path) -> Result<Secret, String> {
+/// An access token, made now; it stands in no error.
+pub(super) async fn fresh_token(argv: &[String], home: &Path) -> Result<Secret, String> {
     let program = Program {
         argv: argv.to_vec(),
         folder: home.to_owned(),

@@ -41,31 +41,6 @@ fn agent(name: &str, addresses: &[&str]) -> Agent {
     }
 }
 
-fn limits() -> Limits {
-    let hour = Duration::from_secs(3600);
-    Limits {
-        concurrent_runs: 16,
-        run_time: hour,
-        tool_calls_per_round: 16,
-        tool_calls_per_run: 64,
-        parallel_tools: 8,
-        tool_result_bytes: 102_400,
-        letter_bytes: 25_000_000,
-        replies_per_thread_per_hour: 10,
-        replies_per_thread_per_day: 30,
-        replies_per_sender_per_hour: 20,
-        replies_per_domain_per_hour: 100,
-        replies_per_day: 2000,
-        operator_mails_per_hour: 60,
-        question_expires: hour,
-        question_reminder: hour,
-        approval_expires: hour,
-        queue_age: hour,
-        shutdown_grace: hour,
-        alarm_after: hour,
-    }
-}
-
 fn rules() -> Border {
     let mailbox = Mailbox {
         name: "shop".to_owned(),
@@ -90,7 +65,7 @@ fn rules() -> Border {
     };
     let agents = [agent("sundae", &["sundae@shop.example"]), agent("cakes", &["sundae+cakes@shop.example", "cakes@shop.example"])];
     let agents = agents.into_iter().map(|agent| (agent.name.clone(), Arc::new(agent))).collect();
-    Border { mailbox, agents, limits: limits(), install_id: "ours".to_owned() }
+    Border { mailbox, agents, limits: Limits::default(), install_id: "ours".to_owned() }
 }
 
 /// The mailbox `shop` with the agents sundae and cakes.

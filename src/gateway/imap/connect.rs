@@ -1,21 +1,18 @@
 //! Connecting and logging in: TCP, TLS from the first byte or STARTTLS, the greeting, the login.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_imap::imap_proto::{Response, Status};
 use async_imap::{Authenticator, Client};
-use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio_rustls::TlsConnector;
+use tokio::net::TcpStream;
 
 use super::{ImapError, Session, Stream, bounded, from_crate, from_read, lost, within};
 use crate::config::{Mailbox, Secret, Security, ServerAddress};
+use crate::gateway::connect::{reach, secure};
+use crate::gateway::login::fresh_token;
 use crate::gateway::receive::Timing;
-use crate::process::Program;
 
 /// Who logs in where.
 #[derive(Debug, Clone)]
@@ -67,51 +64,19 @@ impl Account {
 /// See [`ImapError`].
 pub async fn connect(account: &Account) -> Result<Session, ImapError> {
     let timing = &account.timing;
-    let tcp = dial(account).await?;
-    let client = match account.server.security {
+    let (server, tls) = (&account.server, &account.tls);
+    let tcp = reach(server).await?;
+    let client = match server.security {
         Security::Plaintext => greeted(Stream::plain(tcp), account).await?,
-        Security::Implicit => greeted(secured(tcp, account).await?, account).await?,
+        Security::Implicit => greeted(Stream::tls(secure(server, tls, tcp).await?), account).await?,
         Security::StartTls => {
             let tcp = within("STARTTLS", timing.dial, start_tls(tcp)).await?;
             // No second greeting comes after STARTTLS.
-            Client::new(secured(tcp, account).await?)
+            Client::new(Stream::tls(secure(server, tls, tcp).await?))
         }
     };
     let (inner, capabilities) = within("LOGIN", timing.command, login(client, account)).await?;
     Session::new(inner, capabilities, timing.clone()).await
-}
-
-async fn dial(account: &Account) -> Result<TcpStream, ImapError> {
-    let (server, limit) = (&account.server, account.timing.dial);
-    let found = within("looking up the host", limit, async {
-        let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await.map_err(|error| lost(&error))?;
-        Ok(found.collect::<Vec<SocketAddr>>())
-    });
-    let mut last = ImapError::Lost("the host has no address".to_owned());
-    for address in found.await? {
-        if server.security == Security::Plaintext && !address.ip().is_loopback() {
-            return Err(ImapError::Violation("a connection without TLS is for this machine only"));
-        }
-        match within("connecting", limit, async { dial_one(address).await.map_err(|error| lost(&error)) }).await {
-            Ok(tcp) => return Ok(tcp),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-async fn dial_one(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_keepalive(true)?;
-    socket.set_nodelay(true)?;
-    socket.connect(address).await
-}
-
-async fn secured(tcp: TcpStream, account: &Account) -> Result<Stream, ImapError> {
-    let name = ServerName::try_from(account.server.host.clone()).map_err(|_| ImapError::Violation("the host name is not valid for TLS"))?;
-    let connector = TlsConnector::from(Arc::clone(&account.tls));
-    let handshake = async { connector.connect(name, tcp).await.map(Stream::tls).map_err(|error| lost(&error)) };
-    within("the TLS handshake", account.timing.dial, handshake).await
 }
 
 /// Reads the greeting before anything else (email A3).
@@ -192,7 +157,7 @@ async fn login(mut client: Client<Stream>, account: &Account) -> Result<LoggedIn
         Login::Missing => Err(ImapError::Login("no password is configured".to_owned())),
         Login::Password(password) if user.is_ascii() && password.reveal().is_ascii() => {
             let (session, capabilities) = client.login_with_capabilities(user, password.reveal()).await.map_err(refused)?;
-            let capabilities = capabilities.map(|found| found.iter().map(super::session::capability_word).collect());
+            let capabilities = capabilities.map(|found| found.iter().map(super::response::capability_word).collect());
             Ok((session, capabilities))
         }
         Login::Password(password) => {
@@ -201,8 +166,8 @@ async fn login(mut client: Client<Stream>, account: &Account) -> Result<LoggedIn
             Ok((client.authenticate("PLAIN", plain).await.map_err(refused)?, None))
         }
         Login::TokenCommand { argv, folder } => {
-            let token = access_token(argv, folder).await?;
-            let bearer = Once(Some(format!("user={user}\x01auth=Bearer {token}\x01\x01")));
+            let token = fresh_token(argv, folder).await.map_err(|reason| ImapError::Login(bounded(&reason)))?;
+            let bearer = Once(Some(format!("user={user}\x01auth=Bearer {}\x01\x01", token.reveal())));
             Ok((client.authenticate("XOAUTH2", bearer).await.map_err(refused)?, None))
         }
     }
@@ -228,22 +193,4 @@ fn as_login(error: ImapError) -> ImapError {
         ImapError::Refused { text, .. } => ImapError::Login(text),
         other => other,
     }
-}
-
-/// A fresh access token. It appears in no error text.
-async fn access_token(argv: &[String], folder: &std::path::Path) -> Result<String, ImapError> {
-    let program = Program {
-        argv: argv.to_vec(),
-        folder: folder.to_owned(),
-        env: BTreeMap::new(),
-        input: Vec::new(),
-        timeout: std::time::Duration::from_secs(30),
-        output_limit: 64 * 1024,
-    };
-    let finished = program.run().await.map_err(|error| ImapError::Login(bounded(&error.to_string())))?;
-    let token = String::from_utf8_lossy(&finished.output).trim().to_owned();
-    if finished.code != Some(0) || token.is_empty() || token.contains(char::is_control) {
-        return Err(ImapError::Login("the token command gave no token".to_owned()));
-    }
-    Ok(token)
 }

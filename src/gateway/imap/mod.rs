@@ -4,6 +4,7 @@
 
 mod connect;
 mod names;
+mod response;
 mod session;
 mod stream;
 
@@ -19,12 +20,17 @@ pub use stream::Stream;
 
 use std::time::Duration;
 
+use super::connect::DialError;
+
 /// What went wrong with a server. Texts never hold a letter's content (email K1).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImapError {
     /// The connection could not be made, or broke.
     #[error("connection: {0}")]
     Lost(String),
+    /// The server is not the one that was configured, or cannot be spoken to in secret (email A1).
+    #[error("{0}")]
+    Untrusted(String),
     /// A step took too long.
     #[error("no answer to {step} within {} s", .limit.as_secs())]
     Late {
@@ -50,6 +56,15 @@ pub enum ImapError {
     /// The server, or somebody before it, broke the rules: never go on.
     #[error("{0}")]
     Violation(&'static str),
+}
+
+impl From<DialError> for ImapError {
+    fn from(error: DialError) -> ImapError {
+        match error {
+            DialError::Unreachable { .. } => ImapError::Lost(bounded(&error.to_string())),
+            DialError::Untrusted { .. } => ImapError::Untrusted(bounded(&error.to_string())),
+        }
+    }
 }
 
 /// A server's words as they may stand in a log: one line, bounded.

@@ -45,7 +45,7 @@ async fn email_a1_plain_text_is_refused_for_any_other_host() {
     let peer = Peer::start().await;
     let mut account = peer.account();
     account.server.host = "192.0.2.1".to_owned();
-    assert!(matches!(connect(&account).await, Err(ImapError::Violation(_))));
+    assert!(matches!(connect(&account).await, Err(ImapError::Untrusted(_))));
 }
 
 /// Answers one connection: greeting, then `answer` to STARTTLS.

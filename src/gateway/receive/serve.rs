@@ -44,7 +44,7 @@ pub struct Timing {
     pub after_refused_login: (Duration, Duration),
     /// Logins at once, and how often one more.
     pub logins: (u32, Duration),
-    /// Looking up, connecting, TLS, greeting: each.
+    /// The greeting, and the dialogue before STARTTLS: each.
     pub dial: Duration,
     /// One command.
     pub command: Duration,

@@ -60,7 +60,7 @@ impl World {
         World {
             folder: TempDir::new().unwrap(),
             mailbox,
-            limits: limits(),
+            limits: Limits { letter_bytes: 100_000, ..Limits::default() },
             alerts: Arc::default(),
             poison: "\u{0}never",
             options: OpenOptions::default(),
@@ -136,31 +136,6 @@ impl Running {
         self.stop.cancel();
         self.task.join_next().await.unwrap().unwrap().unwrap();
         self.store.close().await;
-    }
-}
-
-fn limits() -> Limits {
-    let day = Duration::from_secs(86400);
-    Limits {
-        concurrent_runs: 1,
-        run_time: day,
-        tool_calls_per_round: 1,
-        tool_calls_per_run: 1,
-        parallel_tools: 1,
-        tool_result_bytes: 1,
-        letter_bytes: 100_000,
-        replies_per_thread_per_hour: 1,
-        replies_per_thread_per_day: 1,
-        replies_per_sender_per_hour: 1,
-        replies_per_domain_per_hour: 1,
-        replies_per_day: 1,
-        operator_mails_per_hour: 1,
-        question_expires: day,
-        question_reminder: day,
-        approval_expires: day,
-        queue_age: day,
-        shutdown_grace: day,
-        alarm_after: day,
     }
 }
 

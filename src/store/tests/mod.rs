@@ -8,7 +8,6 @@ mod rows;
 mod runs;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use chrono::{DateTime, TimeZone, Utc};
 use rusqlite::Connection;
@@ -63,27 +62,13 @@ fn address(text: &str) -> Address {
 
 /// Limits that nothing reaches.
 fn limits() -> Limits {
-    let hour = Duration::from_secs(3600);
     Limits {
-        concurrent_runs: 16,
-        run_time: hour,
-        tool_calls_per_round: 16,
-        tool_calls_per_run: 64,
-        parallel_tools: 8,
-        tool_result_bytes: 102_400,
-        letter_bytes: 25_000_000,
         replies_per_thread_per_hour: 1000,
         replies_per_thread_per_day: 1000,
         replies_per_sender_per_hour: 1000,
         replies_per_domain_per_hour: 1000,
         replies_per_day: 1000,
-        operator_mails_per_hour: 60,
-        question_expires: hour,
-        question_reminder: hour,
-        approval_expires: hour,
-        queue_age: hour,
-        shutdown_grace: hour,
-        alarm_after: hour,
+        ..Limits::default()
     }
 }
 
