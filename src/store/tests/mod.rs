@@ -8,6 +8,7 @@ mod rows;
 mod runs;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeZone, Utc};
 use rusqlite::Connection;
