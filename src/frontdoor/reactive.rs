@@ -1,13 +1,14 @@
 //! The reactive door: claims accepted letters, one run at a time in each thread, and sees each to its end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinSet};
 
 use super::at_work::AtWork;
@@ -30,7 +31,7 @@ const QUARANTINE_AFTER: u32 = 3;
 /// The reason of a letter that was put away for that.
 const POISON: &str = "poison: the daemon ended each time it was worked on";
 
-/// How long a run waits for a store that cannot be written.
+/// How long a run, or a letter, waits for a store that cannot be written.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a run first waits for a model that does not answer; doubled each time.
@@ -39,7 +40,7 @@ const MODEL_PAUSE: Duration = Duration::from_secs(15);
 /// The longest such wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// How often limits are looked at again, and the table of letters without being woken.
+/// How often limits are looked at again, and without being woken the table of letters and runs that nobody works on.
 const SWEEP: Duration = Duration::from_secs(20);
 
 /// The reactive front door.
@@ -85,12 +86,20 @@ impl Work {
     }
 }
 
-/// The tasks at work and the threads that they hold.
+/// Slots to come.
+type Room = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
+
+/// The tasks at work, what is to be started, and the threads that both hold.
 struct Crew {
     tasks: JoinSet<Result<(), StoreError>>,
     held: BTreeMap<Id, ThreadId>,
     busy: BTreeSet<ThreadId>,
+    due: VecDeque<Work>,
     slots: Arc<Semaphore>,
+    /// All slots: what runs alone takes them.
+    most: u32,
+    /// The place in line of what is due first.
+    room: Option<Room>,
 }
 
 impl Reactive {
@@ -106,24 +115,24 @@ impl Reactive {
     /// # Errors
     /// When the store failed for good.
     pub async fn serve(self, stop: Stop) -> Result<(), StoreError> {
-        let most = self.current.load().config.settings.limits.concurrent_runs.max(1) as usize;
-        let mut crew = Crew { tasks: JoinSet::new(), held: BTreeMap::new(), busy: BTreeSet::new(), slots: Arc::new(Semaphore::new(most)) };
-        let interrupted = self.store.take_interrupted().await?;
+        let mut crew = Crew::new(self.current.load().config.settings.limits.concurrent_runs.max(1));
         // Their threads are taken from the start, so that no newer letter of the same thread goes first.
-        crew.busy.extend(interrupted.iter().filter_map(|run| run.thread));
-        for run in interrupted {
-            self.begin(&mut crew, Work::Interrupted(run), &stop).await?;
-        }
+        crew.take(self.store.take_interrupted().await?);
         let mut sweep = tokio::time::interval(SWEEP);
         while !stop.draining.is_cancelled() {
             // Registered before the table is read: a letter stored in between wakes us.
             let woken = self.store.letters_waiting().notified();
-            self.claim(&mut crew, &stop).await?;
+            self.claim(&mut crew).await?;
             self.end_cancelled()?;
+            crew.stand_in_line();
             tokio::select! {
+                Some(permit) = given(&mut crew.room) => self.start(&mut crew, permit, &stop),
                 () = woken => {}
                 Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
-                _ = sweep.tick() => self.release_limited().await,
+                _ = sweep.tick() => {
+                    self.release_limited().await;
+                    self.take_left(&mut crew)?;
+                }
                 () = stop.draining.cancelled() => {}
             }
         }
@@ -140,10 +149,26 @@ impl Reactive {
         }
     }
 
-    /// Starts runs for waiting letters while there is room.
-    async fn claim(&self, crew: &mut Crew, stop: &Stop) -> Result<(), StoreError> {
+    /// Runs that a task had to leave, since the store would not take what it wrote: without this nobody would look at
+    /// them again before the next start.
+    fn take_left(&self, crew: &mut Crew) -> Result<(), StoreError> {
+        match self.store.runs_at_work() {
+            Ok(runs) => {
+                crew.take(runs.into_iter().filter(|run| run.thread.is_some_and(|thread| !crew.busy.contains(&thread))).collect());
+                Ok(())
+            }
+            Err(StoreError::Retry(reason)) => {
+                tracing::warn!(reason, "the store is busy; runs that were left wait");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes waiting letters while there is room, and nothing before them.
+    async fn claim(&self, crew: &mut Crew) -> Result<(), StoreError> {
         let free = crew.slots.available_permits();
-        if free == 0 {
+        if free == 0 || !crew.due.is_empty() {
             return Ok(());
         }
         let waiting = match self.store.waiting_letters(free, &crew.busy).await {
@@ -156,43 +181,23 @@ impl Reactive {
         };
         for letter in waiting {
             if crew.busy.insert(letter.thread) {
-                self.begin(crew, Work::Fresh(Box::new(letter)), stop).await?;
+                crew.due.push_back(Work::Fresh(Box::new(letter)));
             }
         }
         Ok(())
     }
 
-    /// Starts one task; what has failed to get anywhere twice runs with nothing beside it.
-    async fn begin(&self, crew: &mut Crew, work: Work, stop: &Stop) -> Result<(), StoreError> {
-        let alone = work.attempts() >= ALONE_AFTER;
-        if alone {
-            while let Some(joined) = crew.tasks.join_next_with_id().await {
-                crew.leave(joined)?;
-            }
-        }
-        let permit = loop {
-            tokio::select! {
-                permit = Arc::clone(&crew.slots).acquire_owned() => match permit {
-                    Ok(permit) => break permit,
-                    Err(_) => return Ok(()),
-                },
-                Some(joined) = crew.tasks.join_next_with_id() => crew.leave(joined)?,
-            }
-        };
+    /// Starts what is due first.
+    fn start(&self, crew: &mut Crew, permit: OwnedSemaphorePermit, stop: &Stop) {
+        crew.room = None;
+        let Some(work) = crew.due.pop_front() else { return };
         let thread = work.thread();
         let door = self.clone();
         let (slots, stop) = (Arc::clone(&crew.slots), stop.clone());
         let id = crew.tasks.spawn(async move { Box::pin(door.work(work, Slot { slots, permit: Some(permit) }, &stop)).await }).id();
         if let Some(thread) = thread {
-            crew.busy.insert(thread);
             crew.held.insert(id, thread);
         }
-        if alone {
-            while let Some(joined) = crew.tasks.join_next_with_id().await {
-                crew.leave(joined)?;
-            }
-        }
-        Ok(())
     }
 
     async fn work(self, work: Work, slot: Slot, stop: &Stop) -> Result<(), StoreError> {
@@ -202,9 +207,17 @@ impl Reactive {
         };
         match done {
             Ok(()) => Ok(()),
-            // Somebody else's by now, or to be tried again at the next sweep: nothing is lost.
-            Err(error @ (StoreError::Superseded | StoreError::Retry(_) | StoreError::Fault(_))) => {
+            Err(StoreError::Superseded) => {
+                tracing::warn!("a run belongs to a later daemon");
+                Ok(())
+            }
+            // A letter is claimed again, a run is found by a sweep. Not at once: the store would only be asked the same.
+            Err(error @ (StoreError::Retry(_) | StoreError::Fault(_))) => {
                 tracing::warn!(error = %error, "a run was left where it stands");
+                tokio::select! {
+                    () = tokio::time::sleep(STORE_PAUSE) => {}
+                    () = stop.draining.cancelled() => {}
+                }
                 Ok(())
             }
             Err(error) => Err(error),
@@ -231,14 +244,18 @@ impl Reactive {
                 self.see_to_the_end(job, letter, ended, slot, (stop, give_up_at)).await
             }
             Ok(None) => Ok(()),
+            // Asking again would meet the same.
+            Err(Refused::Store(error @ StoreError::Fault(_))) => self.hold(&letter, &error.to_string()).await,
             Err(Refused::Store(error)) => Err(error),
-            Err(Refused::Unready(why)) => {
-                tracing::error!(letter = letter.id.0, "a letter cannot be worked on and is held");
-                self.store.judge_letter(letter.id, Verdict::Held, &why.to_string()).await?;
-                self.tell("letter.held", &letter, &format!("is held: {why}"));
-                Ok(())
-            }
+            Err(Refused::Unready(why)) => self.hold(&letter, &why.to_string()).await,
         }
+    }
+
+    async fn hold(&self, letter: &WaitingLetter, why: &str) -> Result<(), StoreError> {
+        tracing::error!(letter = letter.id.0, "a letter cannot be worked on and is held");
+        self.store.judge_letter(letter.id, Verdict::Held, why).await?;
+        self.tell("letter.held", letter, &format!("is held: {why}"));
+        Ok(())
     }
 
     /// Builds the job and commits claim, run start and first request together. None when the letter was
@@ -361,7 +378,8 @@ impl Reactive {
         loop {
             let mut away = false;
             let wait = match ended {
-                Ended::Stopped => return Ok(()),
+                // The daemon ends as it was told to: that says nothing against the letter.
+                Ended::Stopped => return self.store.uncount_attempt(&job.context.run).await,
                 Ended::Cancelled(cancelled) => return self.cancelled(&job, *cancelled).await,
                 Ended::Finished(finish) => match deliver(&self.store, &job, &letter, *finish).await {
                     Err(StoreError::Retry(_)) => STORE_PAUSE,
@@ -384,6 +402,8 @@ impl Reactive {
                 }
             };
             slot.give_back();
+            // There is room for another.
+            self.store.letters_waiting().notify_one();
             let reloaded = self.current.changed();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -495,7 +515,38 @@ impl Slot {
     }
 }
 
+/// The slots once they are free; never, when nobody asked for any.
+async fn given(room: &mut Option<Room>) -> Option<OwnedSemaphorePermit> {
+    match room {
+        Some(room) => room.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
 impl Crew {
+    fn new(most: u32) -> Crew {
+        let slots = Arc::new(Semaphore::new(most as usize));
+        Crew { tasks: JoinSet::new(), held: BTreeMap::new(), busy: BTreeSet::new(), due: VecDeque::new(), slots, most, room: None }
+    }
+
+    /// These runs are started before any letter.
+    fn take(&mut self, runs: Vec<InterruptedRun>) {
+        self.busy.extend(runs.iter().filter_map(|run| run.thread));
+        self.due.extend(runs.into_iter().map(Work::Interrupted));
+    }
+
+    /// Asks for room for what is due first. What has failed to get anywhere twice asks for all of it: it runs with
+    /// nothing beside it but runs that only wait. The place in line is kept, so that those cannot get in before it.
+    fn stand_in_line(&mut self) {
+        if self.room.is_some() {
+            return;
+        }
+        self.room = self.due.front().map(|work| -> Room {
+            let room = if work.attempts() >= ALONE_AFTER { self.most } else { 1 };
+            Box::pin(Arc::clone(&self.slots).acquire_many_owned(room))
+        });
+    }
+
     /// A task ended: its thread is free again. A panic in it is a fault of ours: the daemon ends, starts
     /// again and goes on from the journal, and counts the attempt.
     fn leave(&mut self, joined: Result<(Id, Result<(), StoreError>), tokio::task::JoinError>) -> Result<(), StoreError> {
