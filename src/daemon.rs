@@ -189,16 +189,18 @@ impl Daemon {
                 _ = terminate.recv() => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
                 () = stop.cancelled() => return Ok(()),
-                _ = hangup.recv() => self.reload().await?,
+                _ = hangup.recv() => self.reload()?,
                 Some(ended) = self.tasks.join_next() => return Err(fault(ended)),
-                Some(ended) = self.gateway.join_next() => return Err(fault(ended)),
+                Some(ended) = self.gateway.join_next() => self.left_gateway(ended)?,
                 _ = watchdog.tick() => notify(&[sd_notify::NotifyState::Watchdog]),
             }
         }
     }
 
-    /// Takes the files anew. Bad ones change nothing and are told of (DESIGN 2.1).
-    async fn reload(&mut self) -> anyhow::Result<()> {
+    /// Takes the files anew. Bad ones change nothing and are told of (DESIGN 2.1). The gateway is told to end, and
+    /// begins anew once the letters that it has in hand are through: a server may take minutes over the last one, and
+    /// meanwhile signals and the watchdog are served.
+    fn reload(&mut self) -> anyhow::Result<()> {
         let old = self.current.load();
         let fresh = Config::load(&old.config.home)
             .map_err(|problems| told(&problems))
@@ -217,15 +219,28 @@ impl Daemon {
             }
             Ok(fresh) => {
                 self.current.replace(Arc::new(fresh));
-                self.gateway_stop.cancel();
-                while self.gateway.join_next().await.is_some() {}
-                self.start_gateway()?;
                 self.store.letters_waiting().notify_one();
-                self.events.emit(None, EventKind::ConfigReloaded, json!({ "ok": true }));
-                tracing::info!("configuration reloaded");
-                Ok(())
+                self.gateway_stop.cancel();
+                if self.gateway.is_empty() { self.begin_again() } else { Ok(()) }
             }
         }
+    }
+
+    /// A part of the gateway ended: as a reload told it to, or because something is wrong.
+    fn left_gateway(&mut self, ended: Result<Task, JoinError>) -> anyhow::Result<()> {
+        match ended {
+            Ok(Ok(())) if self.gateway_stop.is_cancelled() => {}
+            ended => return Err(fault(ended)),
+        }
+        // Never two senders on one outbox: the new parts wait for the last of the old.
+        if self.gateway.is_empty() { self.begin_again() } else { Ok(()) }
+    }
+
+    fn begin_again(&mut self) -> anyhow::Result<()> {
+        self.start_gateway()?;
+        self.events.emit(None, EventKind::ConfigReloaded, json!({ "ok": true }));
+        tracing::info!("configuration reloaded");
+        Ok(())
     }
 
     /// Stops: intake first, then runs at their next step boundary, then whatever can be aborted, then all
@@ -407,3 +422,7 @@ fn log_end(ended: Result<Task, JoinError>) {
         Err(error) => tracing::error!("while stopping: {error}"),
     }
 }
+
+#[cfg(test)]
+#[path = "daemon_tests.rs"]
+mod tests;

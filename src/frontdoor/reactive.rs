@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::at_work::AtWork;
-use super::crew::{Crew, Slot};
+use super::crew::{Change, Crew, Slot, Work};
 use super::deliver::deliver;
 use super::job::{Unready, agent_of, job_of, opening_of, party_of};
 use super::{CurrentSnapshot, Snapshot};
@@ -15,11 +15,8 @@ use crate::events::{Alert, Events};
 use crate::harness::{Cancelled, Ended, Harness, Job, Stop, Transcript};
 use crate::inference::{ErrorKind, ModelError};
 use crate::random;
-use crate::run::{Door, EventKind, Outcome, RunId, RunStatus, ThreadId};
+use crate::run::{Door, EventKind, Outcome, RunId, RunStatus};
 use crate::store::{Close, InterruptedRun, NewRun, Store, StoreError, Verdict, WaitingLetter};
-
-/// Attempts without progress after which a letter runs with nothing beside it (DESIGN 3, poison).
-const ALONE_AFTER: u32 = 2;
 
 /// Attempts without progress after which a letter is put away.
 const QUARANTINE_AFTER: u32 = 3;
@@ -27,7 +24,7 @@ const QUARANTINE_AFTER: u32 = 3;
 /// The reason of a letter that was put away for that.
 const POISON: &str = "poison: the daemon ended each time it was worked on";
 
-/// How long a run waits for a store that cannot be written.
+/// How long a run, or a letter, waits for a store that cannot be written.
 const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a run first waits for a model that does not answer; doubled each time.
@@ -36,7 +33,7 @@ const MODEL_PAUSE: Duration = Duration::from_secs(15);
 /// The longest such wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// How often limits are looked at again, and the table of letters without being woken.
+/// How often limits are looked at again, and without being woken the table of letters and runs that nobody works on.
 const SWEEP: Duration = Duration::from_secs(20);
 
 /// The reactive front door.
@@ -56,28 +53,6 @@ impl fmt::Debug for Reactive {
     }
 }
 
-/// What one task works on.
-enum Work {
-    Fresh(Box<WaitingLetter>),
-    Interrupted(InterruptedRun),
-}
-
-impl Work {
-    fn thread(&self) -> Option<ThreadId> {
-        match self {
-            Work::Fresh(letter) => Some(letter.thread),
-            Work::Interrupted(run) => run.thread,
-        }
-    }
-
-    fn attempts(&self) -> u32 {
-        match self {
-            Work::Fresh(letter) => letter.attempts,
-            Work::Interrupted(run) => run.attempts,
-        }
-    }
-}
-
 impl Reactive {
     /// A door over this store.
     pub fn new(store: Store, events: Events, current: CurrentSnapshot, alert: Alert) -> Reactive {
@@ -91,24 +66,26 @@ impl Reactive {
     /// # Errors
     /// When the store failed for good.
     pub async fn serve(self, stop: Stop) -> Result<(), StoreError> {
-        let most = self.current.load().config.settings.limits.concurrent_runs.max(1) as usize;
-        let mut crew = Crew::new(most);
-        let interrupted = self.store.take_interrupted().await?;
+        let mut crew = Crew::new(self.current.load().config.settings.limits.concurrent_runs.max(1));
         // Their threads are taken from the start, so that no newer letter of the same thread goes first.
-        crew.reserve(interrupted.iter().filter_map(|run| run.thread));
-        for run in interrupted {
-            self.begin(&mut crew, Work::Interrupted(run), &stop).await?;
-        }
+        crew.take(self.store.take_interrupted().await?);
         let mut sweep = tokio::time::interval(SWEEP);
         while !stop.draining.is_cancelled() {
             // Registered before the table is read: a letter stored in between wakes us.
             let woken = self.store.letters_waiting().notified();
-            self.claim(&mut crew, &stop).await?;
+            self.claim(&mut crew).await?;
             self.end_cancelled()?;
+            crew.stand_in_line();
             tokio::select! {
                 () = woken => {}
-                Some(ended) = crew.next_ended() => ended?,
-                _ = sweep.tick() => self.release_limited().await,
+                change = crew.change() => match change {
+                    Change::Room(slot) => self.start(&mut crew, slot, &stop),
+                    Change::Ended(ended) => ended?,
+                },
+                _ = sweep.tick() => {
+                    self.release_limited().await;
+                    self.take_left(&mut crew)?;
+                }
                 () = stop.draining.cancelled() => {}
             }
         }
@@ -122,8 +99,24 @@ impl Reactive {
         }
     }
 
-    /// Starts runs for waiting letters while there is room.
-    async fn claim(&self, crew: &mut Crew, stop: &Stop) -> Result<(), StoreError> {
+    /// Runs that a task had to leave, since the store would not take what it wrote: without this nobody would look at
+    /// them again before the next start.
+    fn take_left(&self, crew: &mut Crew) -> Result<(), StoreError> {
+        match self.store.runs_at_work() {
+            Ok(runs) => {
+                crew.take_left(runs);
+                Ok(())
+            }
+            Err(StoreError::Retry(reason)) => {
+                tracing::warn!(reason, "the store is busy; runs that were left wait");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes waiting letters while there is room, and nothing before them.
+    async fn claim(&self, crew: &mut Crew) -> Result<(), StoreError> {
         let free = crew.free_slots();
         if free == 0 {
             return Ok(());
@@ -137,27 +130,17 @@ impl Reactive {
             Err(error) => return Err(error),
         };
         for letter in waiting {
-            if crew.reserve_one(letter.thread) {
-                self.begin(crew, Work::Fresh(Box::new(letter)), stop).await?;
-            }
+            crew.take_letter(letter);
         }
         Ok(())
     }
 
-    /// Starts one task; what has failed to get anywhere twice runs with nothing beside it.
-    async fn begin(&self, crew: &mut Crew, work: Work, stop: &Stop) -> Result<(), StoreError> {
-        let alone = work.attempts() >= ALONE_AFTER;
-        if alone {
-            crew.wait_for_all().await?;
-        }
-        let Some(slot) = crew.slot().await? else { return Ok(()) };
+    /// Starts what is due first.
+    fn start(&self, crew: &mut Crew, slot: Slot, stop: &Stop) {
+        let Some(work) = crew.next_due() else { return };
         let thread = work.thread();
         let (door, stop) = (self.clone(), stop.clone());
         crew.spawn(thread, async move { Box::pin(door.work(work, slot, &stop)).await });
-        if alone {
-            crew.wait_for_all().await?;
-        }
-        Ok(())
     }
 
     async fn work(self, work: Work, slot: Slot, stop: &Stop) -> Result<(), StoreError> {
@@ -167,9 +150,17 @@ impl Reactive {
         };
         match done {
             Ok(()) => Ok(()),
-            // Somebody else's by now, or to be tried again at the next sweep: nothing is lost.
-            Err(error @ (StoreError::Superseded | StoreError::Retry(_) | StoreError::Fault(_))) => {
+            Err(StoreError::Superseded) => {
+                tracing::warn!("a run belongs to a later daemon");
+                Ok(())
+            }
+            // A letter is claimed again, a run is found by a sweep. Not at once: the store would only be asked the same.
+            Err(error @ (StoreError::Retry(_) | StoreError::Fault(_))) => {
                 tracing::warn!(error = %error, "a run was left where it stands");
+                tokio::select! {
+                    () = tokio::time::sleep(STORE_PAUSE) => {}
+                    () = stop.draining.cancelled() => {}
+                }
                 Ok(())
             }
             Err(error) => Err(error),
@@ -196,14 +187,18 @@ impl Reactive {
                 self.see_to_the_end(job, letter, ended, slot, (stop, give_up_at)).await
             }
             Ok(None) => Ok(()),
+            // Asking again would meet the same.
+            Err(Refused::Store(error @ StoreError::Fault(_))) => self.hold(&letter, &error.to_string()).await,
             Err(Refused::Store(error)) => Err(error),
-            Err(Refused::Unready(why)) => {
-                tracing::error!(letter = letter.id.0, "a letter cannot be worked on and is held");
-                self.store.judge_letter(letter.id, Verdict::Held, &why.to_string()).await?;
-                self.tell("letter.held", &letter, &format!("is held: {why}"));
-                Ok(())
-            }
+            Err(Refused::Unready(why)) => self.hold(&letter, &why.to_string()).await,
         }
+    }
+
+    async fn hold(&self, letter: &WaitingLetter, why: &str) -> Result<(), StoreError> {
+        tracing::error!(letter = letter.id.0, "a letter cannot be worked on and is held");
+        self.store.judge_letter(letter.id, Verdict::Held, why).await?;
+        self.tell("letter.held", letter, &format!("is held: {why}"));
+        Ok(())
     }
 
     /// Builds the job and commits claim, run start and first request together. None when the letter was
@@ -326,7 +321,8 @@ impl Reactive {
         loop {
             let mut away = false;
             let wait = match ended {
-                Ended::Stopped => return Ok(()),
+                // The daemon ends as it was told to: that says nothing against the letter.
+                Ended::Stopped => return self.store.uncount_attempt(&job.context.run).await,
                 Ended::Cancelled(cancelled) => return self.cancelled(&job, *cancelled).await,
                 Ended::Finished(finish) => match deliver(&self.store, &job, &letter, *finish).await {
                     Err(StoreError::Retry(_)) => STORE_PAUSE,
@@ -349,6 +345,8 @@ impl Reactive {
                 }
             };
             slot.give_back();
+            // There is room for another.
+            self.store.letters_waiting().notify_one();
             let reloaded = self.current.changed();
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}

@@ -252,6 +252,12 @@ impl Store {
         });
         allowed.await.unwrap();
     }
+
+    /// As if what a trigger meets were wrong: `when` is its event, its table and its condition.
+    pub(crate) async fn refuse(&self, when: &'static str) {
+        let trigger = format!("CREATE TEMP TRIGGER refusing {when} BEGIN SELECT RAISE(ABORT, 'refused'); END");
+        self.write(move |writing| Ok(writing.sql.execute_batch(&trigger)?)).await.unwrap();
+    }
 }
 
 impl Shared {

@@ -199,6 +199,24 @@ impl Store {
         .await
     }
 
+    /// For a sender that begins: letters that the one before it left owned, since it could not write down what became of
+    /// them, are in doubt (email G9).
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn doubt_owned(&self, mailbox: &str, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let mailbox = mailbox.to_owned();
+        self.write(move |writing| {
+            let mut doubt = writing.sql.prepare_cached(
+                "UPDATE outgoing SET status = 'uncertain', check_at = ?2, error = 'its sender ended while it was being sent'
+                 WHERE mailbox = ?1 AND status = 'sending' RETURNING id",
+            )?;
+            let doubted: Vec<i64> = doubt.query_map((mailbox, Stamp(now)), |row| row.get(0))?.collect::<Result<_, _>>()?;
+            doubted.into_iter().try_for_each(|id| tell(writing, OutgoingId(id), OutgoingStatus::Uncertain))
+        })
+        .await
+    }
+
     /// The uncertain letters of a mailbox whose check is due.
     ///
     /// # Errors

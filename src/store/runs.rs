@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use rusqlite::named_params;
+use rusqlite::{Row, named_params};
 use serde_json::json;
 
 use super::audit::{Stamp, count, record, short};
@@ -84,19 +84,39 @@ impl Store {
                          WHERE s.run_id = runs.id AND s.seq > runs.attempt_seq AND s.kind NOT IN ('opened', 'model_requested')
                      ) THEN 0 ELSE attempts END",
             )?;
-            let taken = query.query_map([writing.epoch], |row| {
-                Ok(InterruptedRun {
-                    id: RunId(row.get(0)?),
-                    agent: row.get(1)?,
-                    thread: row.get::<_, Option<i64>>(2)?.map(ThreadId),
-                    letter: row.get::<_, Option<i64>>(3)?.map(LetterId),
-                    started_at: row.get::<_, Stamp>(4)?.0,
-                    attempts: row.get(5)?,
-                })
-            })?;
+            let taken = query.query_map([writing.epoch], interrupted)?;
             let mut taken: Vec<InterruptedRun> = taken.collect::<Result<_, _>>()?;
             taken.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
             Ok(taken)
+        })
+        .await
+    }
+
+    /// The runs that this daemon began or took over and did not close, oldest first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn runs_at_work(&self) -> Result<Vec<InterruptedRun>, StoreError> {
+        self.read(|sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT id, agent, thread_id, letter_id, started_at, attempts FROM runs
+                 WHERE status = 'running' AND epoch = ?1 ORDER BY started_at, id",
+            )?;
+            let runs = query.query_map([self.epoch()], interrupted)?.collect::<Result<_, _>>()?;
+            Ok(runs)
+        })
+    }
+
+    /// An attempt ended in an orderly way, the run still open: it is not counted.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`] when another epoch owns the run; else what the store says.
+    pub async fn uncount_attempt(&self, run: &RunId) -> Result<(), StoreError> {
+        let run = run.clone();
+        self.write(move |writing| {
+            own(writing, &run)?;
+            writing.sql.prepare_cached("UPDATE runs SET attempts = max(0, attempts - 1) WHERE id = ?1")?.execute([run.as_str()])?;
+            Ok(())
         })
         .await
     }
@@ -225,6 +245,17 @@ impl Store {
             Ok(query.query_row((thread.0, text), |row| row.get::<_, i64>(0))? == 2)
         })
     }
+}
+
+fn interrupted(row: &Row<'_>) -> rusqlite::Result<InterruptedRun> {
+    Ok(InterruptedRun {
+        id: RunId(row.get(0)?),
+        agent: row.get(1)?,
+        thread: row.get::<_, Option<i64>>(2)?.map(ThreadId),
+        letter: row.get::<_, Option<i64>>(3)?.map(LetterId),
+        started_at: row.get::<_, Stamp>(4)?.0,
+        attempts: row.get(5)?,
+    })
 }
 
 /// The letter is accepted and free, its thread is answered, and no other run works in it (security R18).

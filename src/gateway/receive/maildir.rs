@@ -172,14 +172,16 @@ impl Maildir {
         while let Some(count) = chunk(rest, receiver.limits.letter_bytes) {
             let (now, later) = rest.split_at(count);
             rest = later;
-            let mut letters = Vec::with_capacity(now.len());
+            let (mut letters, mut found) = (Vec::with_capacity(now.len()), Vec::with_capacity(now.len()));
             for entry in now {
+                // One that a mail program moved since the listing is not known: the next look finds it where it is.
                 if let Some(letter) = read(receiver, entry).await? {
                     letters.push(letter);
+                    found.push(entry);
                 }
             }
             receiver.intake.keep(letters).await?;
-            for entry in now {
+            for entry in found {
                 self.mark(&receiver.mailbox.after_processing, entry);
                 self.known.get_or_insert_default().insert(entry.unique.clone());
             }

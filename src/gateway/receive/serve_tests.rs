@@ -22,6 +22,8 @@ struct World {
     alerts: Arc<Mutex<Vec<String>>>,
     /// The judge panics on letters that hold this text.
     poison: &'static str,
+    /// A file that a mail program renames while letters are judged.
+    renamed: Option<(PathBuf, PathBuf)>,
     /// How the store is opened.
     options: OpenOptions,
 }
@@ -63,6 +65,7 @@ impl World {
             limits: Limits { letter_bytes: 100_000, ..Limits::default() },
             alerts: Arc::default(),
             poison: "\u{0}never",
+            renamed: None,
             options: OpenOptions::default(),
         }
     }
@@ -73,9 +76,12 @@ impl World {
 
     fn start(&self) -> Running {
         let store = self.store();
-        let poison = self.poison;
+        let (poison, renamed) = (self.poison, self.renamed.clone());
         let judge: Judge = Arc::new(move |letter: RawLetter| {
             assert!(!String::from_utf8_lossy(&letter.raw).contains(poison), "poisoned");
+            if let Some((from, to)) = renamed.as_ref().filter(|(from, _)| from.exists()) {
+                std::fs::rename(from, to).unwrap();
+            }
             quarantined(letter, "kept by the test")
         });
         let alerts = Arc::clone(&self.alerts);
@@ -665,5 +671,21 @@ async fn email_j1_a_large_maildir_letter_and_a_link_out_of_it_are_not_read() {
     deliver(&root, "1.a.host", &[b"Subject: x\r\n\r\n".as_slice(), &[b'a'; 200_000]].concat());
     running.letters(1).await;
     assert_eq!(running.reasons(), ["too_large"]);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn email_b1_a_maildir_letter_that_a_mail_program_opens_meanwhile_is_received() {
+    let (root, mut world) = maildir();
+    let running = world.start();
+    running.settled().await;
+    running.stop().await;
+    // More than are taken at once: the last one is renamed between the look at the folder and its reading.
+    for n in 100..165 {
+        std::fs::write(root.join(format!("new/{n}.host")), letter(n)).unwrap();
+    }
+    world.renamed = Some((root.join("new/164.host"), root.join("cur/164.host:2,S")));
+    let mut running = world.start();
+    running.letters(65).await;
     running.stop().await;
 }

@@ -131,6 +131,11 @@ impl Sender {
 
 /// Sends until stopped; the letter in hand is finished first. Ends early only when the store has failed.
 pub async fn serve(sender: Sender, stop: CancellationToken) {
+    while let Err(error) = sender.store.doubt_owned(&sender.mailbox.name, crate::clock::now()).await {
+        if retry_or_fail("doubt_owned", &error).await.is_err() || stop.is_cancelled() {
+            return;
+        }
+    }
     let first = Lane { sender: &sender, session: None, first: true };
     let second = Lane { sender: &sender, session: None, first: false };
     futures_util::future::join(first.run(&stop), second.run(&stop)).await;

@@ -294,3 +294,18 @@ async fn a_connection_is_opened_while_the_model_thinks() {
     assert_eq!(peer.connections(), 1);
     assert_eq!(office.statuses(), ["sent"]);
 }
+
+#[tokio::test]
+async fn email_g9_what_a_sender_could_not_settle_is_in_doubt_for_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let office = Office::open(Way::Maildir(folder.path().to_owned()));
+    office.queue("one").await;
+    // A reload met a full disk: what became of this letter stands nowhere.
+    assert_eq!(office.store.claim_outgoing("shop", crate::clock::now(), 1).await.unwrap().len(), 1);
+    let mut events = office.events.subscribe();
+    let working = office.work();
+    Office::until(&mut events, EventKind::OutgoingSent, 1).await;
+    working.stop().await;
+    assert_eq!(office.statuses(), ["sent"]);
+    assert_eq!(std::fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
+}
