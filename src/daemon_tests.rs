@@ -48,7 +48,7 @@ struct Life {
     store: Store,
     events: Events,
     stop: Stop,
-    door: tokio::task::JoinHandle<Result<(), crate::store::StoreError>>,
+    door: JoinSet<Result<(), crate::store::StoreError>>,
     alerts: Arc<Mutex<Vec<String>>>,
 }
 
@@ -81,8 +81,8 @@ impl Home {
         let alerts: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&alerts);
         let alert = Arc::new(move |key: String, _, _| told.lock().unwrap().push(key));
-        let door = Reactive::new(store.clone(), events.clone(), current, alert);
-        let door = tokio::spawn(door.serve(stop.clone()));
+        let mut door = JoinSet::new();
+        door.spawn(Reactive::new(store.clone(), events.clone(), current, alert).serve(stop.clone()));
         Life { store, events, stop, door, alerts }
     }
 }
@@ -106,10 +106,10 @@ impl Life {
         false
     }
 
-    async fn end(self) {
+    async fn end(mut self) {
         self.stop.draining.cancel();
         self.stop.aborting.cancel();
-        self.door.await.unwrap().unwrap();
+        self.door.join_next().await.unwrap().unwrap().unwrap();
         self.store.close().await;
     }
 }

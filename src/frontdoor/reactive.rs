@@ -136,6 +136,8 @@ impl Reactive {
                 () = stop.draining.cancelled() => {}
             }
         }
+        // Nothing more begins: whoever waits for a slot to end in must not stand behind it.
+        crew.room = None;
         while let Some(joined) = crew.tasks.join_next_with_id().await {
             crew.leave(joined)?;
         }
