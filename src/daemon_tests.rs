@@ -81,9 +81,8 @@ impl Home {
         let alerts: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&alerts);
         let alert = Arc::new(move |key: String, _, _| told.lock().unwrap().push(key));
-        let served = Reactive::new(store.clone(), events.clone(), current, alert).serve(stop.clone());
         let mut door = JoinSet::new();
-        door.spawn(served);
+        door.spawn(Reactive::new(store.clone(), events.clone(), current, alert).serve(stop.clone()));
         Life { store, events, stop, door, alerts }
     }
 }

@@ -163,8 +163,10 @@ impl Crew {
         }
     }
 
-    /// Waits until nothing is at work.
+    /// Begins nothing more, and waits until nothing is at work.
     pub(super) async fn wait_for_all(&mut self) -> Result<(), StoreError> {
+        // Whoever waits for a slot to end in must not stand behind what was due.
+        self.room = None;
         while let Some(joined) = self.tasks.join_next_with_id().await {
             self.leave(joined)?;
         }
