@@ -69,10 +69,14 @@ impl FromStr for Address {
         let refused = || AddressError(text.chars().take(200).collect());
         let (local, domain) = text.rsplit_once('@').ok_or_else(refused)?;
         let forbidden = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | ',' | ';' | '(' | ')');
-        let quoted = local.len() >= 2 && local.starts_with('"') && local.ends_with('"');
+        let inner = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let local_holds = !local.is_empty()
             && local.len() <= 64
-            && if quoted { !local.contains(char::is_control) } else { !local.contains(forbidden) && !local.contains(['@', '"', '\\']) };
+            && match inner {
+                // A quote inside would end it there for some readers, and another address would begin.
+                Some(inner) => !inner.contains(char::is_control) && !inner.contains(['"', '\\']),
+                None => !local.contains(forbidden) && !local.contains(['@', '"', '\\']),
+            };
         let domain_holds = !domain.is_empty()
             && domain.len() <= 253
             && !domain.contains(forbidden)
@@ -167,6 +171,14 @@ mod tests {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
         assert_eq!("a@B\u{dc}CHER.example".parse::<Address>().unwrap().domain(), "b\u{fc}cher.example");
+    }
+
+    #[test]
+    fn security_s3_a_quoted_local_part_is_one_quoted_string() {
+        assert!("\"john smith\"@example.com".parse::<Address>().is_ok());
+        for text in ["\"x y\"@victim.example\"z\"@evil.example", "\"x\\\"@evil.example", "\"x\"y\"@evil.example", "\"@evil.example"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
     }
 
     #[test]

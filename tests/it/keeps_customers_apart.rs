@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::world::{Asked, Letter, ModelServer, RealShop, Said, Wire};
+use crate::answers_mail::letter;
+use crate::world::{Arrived, Asked, Letter, ModelServer, RealShop, Said, Wire, World};
 
 const SECRET: &str = "the door code is 4711";
 
@@ -87,4 +88,41 @@ fn security_s14_an_effectful_tool_is_refused_to_an_unproven_customer_and_runs_on
         .world
         .count("SELECT count(DISTINCT thread_id) FROM audit_letters WHERE message_id LIKE '%unproven%' OR message_id LIKE '%in-thread%'");
     assert_eq!(threads, 1);
+}
+
+#[test]
+fn security_s5_a_contact_that_answers_a_tools_letter_reads_nothing_of_the_customers_thread() {
+    let order = json!({ "to": "supplier", "subject": "Cones", "body": "Two boxes, please." });
+    let model = ModelServer::start(
+        Wire::Openai,
+        move |asked| {
+            if asked.number == 0 { Said::call("send_email", order.clone()) } else { gossip(asked) }
+        },
+    );
+    let world = World::on_maildir(&model);
+    world.append("dutiful.toml", "\n[contacts.supplier]\naddress = \"orders@supplier.example\"\n");
+    world.grant(&["send_email"]);
+    world.append("agents/sundae.toml", "\n[outgoing]\nrecipients = [\"thread\", \"contact:supplier\"]\n");
+    let daemon = world.start();
+    world.mailbox().deliver(&letter("secret", &format!("For the delivery: {SECRET}")));
+    let to_supplier = |letters: &[Arrived]| {
+        letters
+            .iter()
+            .filter(|letter| letter.header("To").unwrap().contains("supplier"))
+            .map(|letter| letter.text.clone())
+            .collect::<Vec<_>>()
+    };
+    let sent = to_supplier(&world.sent().wait_for(2));
+    assert_eq!(sent.len(), 1, "{sent:#?}");
+    let order = Arrived { text: sent[0].clone() };
+
+    let question = Letter::new("orders@supplier.example", "sundae@shop.example", "who@supplier.example", "Whom are they for?");
+    world.mailbox().deliver(&question.answering(&order).to_string());
+    let sent = to_supplier(&world.sent().wait_for(3));
+    assert!(
+        sent.iter().any(|letter| letter.contains("I know nothing.")) && !sent.iter().any(|letter| letter.contains("4711")),
+        "{sent:#?}"
+    );
+    assert!(daemon.terminate().success());
+    assert_eq!(world.count("SELECT count(DISTINCT thread_id) FROM audit_letters"), 2);
 }

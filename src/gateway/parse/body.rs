@@ -7,6 +7,10 @@ use crate::mail::{Attachment, clean_file_name, clean_line, clean_text};
 
 /// The most text that is kept of one letter.
 const TEXT_BYTES: usize = 1024 * 1024;
+/// The most bytes of all text parts that are decoded: each step on the way to the text copies them.
+const READ_BYTES: usize = 4 * TEXT_BYTES;
+/// How far back a line end is looked for, so that no character is cut in two.
+const LINE_REACH: usize = 64 * 1024;
 /// Stands between texts that were separate parts of one letter.
 const BETWEEN: &str = "\n\n[next part]\n\n";
 
@@ -68,11 +72,13 @@ pub(super) fn read(leaves: &[Leaf]) -> Body {
     let mut body = Body::default();
     let alone = leaves.len() == 1;
     let mut texts: Vec<Unit> = Vec::new();
+    let mut room = READ_BYTES;
     for leaf in leaves {
         if leaf.is_plain() || alone && leaf.is_other_text() {
-            unit(&mut texts, leaf.alternative).plain.push(clean_text(&charset::decode(&leaf.bytes, leaf.charset.as_deref())));
+            let bytes = taken(leaf, &mut room, &mut body.remarks);
+            unit(&mut texts, leaf.alternative).plain.push(clean_text(&charset::decode(bytes, leaf.charset.as_deref())));
         } else if leaf.is_html() || alone && leaf.media_type == "text/html" && !leaf.attached {
-            let rendered = read_html(leaf, &mut body.remarks);
+            let rendered = read_html(leaf, taken(leaf, &mut room, &mut body.remarks), &mut body.remarks);
             unit(&mut texts, leaf.alternative).html.push(rendered);
         } else if !leaf.is_signature() {
             body.attachments.push(attachment(leaf));
@@ -118,9 +124,31 @@ fn unit(texts: &mut Vec<Unit>, alternative: Option<usize>) -> &mut Unit {
     &mut texts[at]
 }
 
-fn read_html(leaf: &Leaf, remarks: &mut Vec<String>) -> String {
-    let charset = leaf.charset.clone().or_else(|| meta_charset(&leaf.bytes));
-    let rendered = html::to_text(&charset::decode(&leaf.bytes, charset.as_deref()));
+/// The bytes of a text part that are decoded, while there is room (security S27).
+fn taken<'x>(leaf: &'x Leaf, room: &mut usize, remarks: &mut Vec<String>) -> &'x [u8] {
+    let taken = beginning(&leaf.bytes, *room);
+    *room = room.saturating_sub(taken.len());
+    if taken.len() < leaf.bytes.len() {
+        remark(remarks, "only the first 4 MiB of the text were read");
+    }
+    taken
+}
+
+/// At most so many bytes, up to a line end or at least to a character's.
+fn beginning(bytes: &[u8], most: usize) -> &[u8] {
+    let Some(head) = bytes.get(..most).filter(|head| head.len() < bytes.len()) else { return bytes };
+    let reach = head.get(most.saturating_sub(LINE_REACH)..).unwrap_or_default();
+    let dropped = match reach.iter().rposition(|&byte| byte == b'\n') {
+        Some(line_end) => reach.len() - line_end - 1,
+        // The rest of a character in UTF-8: its continuation bytes, and the byte that began it.
+        None => reach.iter().rev().take(4).position(|byte| !(0x80..0xc0).contains(byte)).map_or(0, |continued| continued + 1),
+    };
+    head.get(..most - dropped).unwrap_or_default()
+}
+
+fn read_html(leaf: &Leaf, bytes: &[u8], remarks: &mut Vec<String>) -> String {
+    let charset = leaf.charset.clone().or_else(|| meta_charset(bytes));
+    let rendered = html::to_text(&charset::decode(bytes, charset.as_deref()));
     if rendered.hidden {
         remark(remarks, "hidden text removed");
     }
@@ -191,7 +219,7 @@ fn without_text(leaves: &[Leaf], attachments: &[Attachment]) -> String {
 }
 
 fn calendar_field(leaf: &Leaf, name: &str) -> Option<String> {
-    let text = clean_text(&charset::decode(&leaf.bytes, leaf.charset.as_deref())).replace("\n ", "");
+    let text = clean_text(&charset::decode(beginning(&leaf.bytes, TEXT_BYTES), leaf.charset.as_deref())).replace("\n ", "");
     text.lines().find_map(|line| {
         let (field, value) = line.split_once(':')?;
         let field = field.split(';').next().unwrap_or_default();
@@ -207,5 +235,44 @@ fn cut(body: &mut Body) {
         }
         body.text.truncate(end);
         remark(&mut body.remarks, "only the first 1 MiB of the text was kept");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(media_type: &str, text: &str) -> Leaf {
+        let charset = Some("utf-8".to_owned());
+        Leaf { media_type: media_type.to_owned(), charset, bytes: text.as_bytes().to_vec(), ..Leaf::default() }
+    }
+
+    #[test]
+    fn security_s27_no_more_than_4_mib_of_all_texts_is_decoded() {
+        for media_type in ["text/plain", "text/html"] {
+            let body = read(&[part(media_type, &format!("caf\u{e9}\n{}", "\u{20ac} ".repeat(READ_BYTES / 4)))]);
+            assert!(body.text.starts_with("caf\u{e9}") && !body.text.contains('\u{e2}'), "still read as UTF-8");
+            assert!(body.remarks.iter().any(|remark| remark == "only the first 4 MiB of the text were read"), "{:?}", body.remarks);
+        }
+        let many: Vec<Leaf> = (0..6).map(|_| part("text/plain", &"a line\n".repeat(READ_BYTES / 28))).collect();
+        let mut room = READ_BYTES;
+        let mut remarks = Vec::new();
+        let lengths: Vec<usize> = many.iter().map(|leaf| taken(leaf, &mut room, &mut remarks).len()).collect();
+        assert!(lengths.iter().sum::<usize>() <= READ_BYTES && lengths[5] < 8, "all parts share the room: {lengths:?}");
+        assert_eq!(remarks.len(), 1);
+        assert!(read(&[part("text/plain", "short")]).remarks.is_empty());
+    }
+
+    #[test]
+    fn email_c5_a_text_is_cut_between_lines_or_characters() {
+        for shift in 0..3 {
+            let text = format!("{}{}", "x".repeat(shift), "\u{20ac}".repeat(40_000));
+            for most in [0, 1, 2, 3, 99_997, 99_998, 99_999] {
+                let head = beginning(text.as_bytes(), most);
+                assert!(head.len() <= most && most - head.len() < 6 && std::str::from_utf8(head).is_ok(), "{shift} {most} {}", head.len());
+            }
+        }
+        assert_eq!(beginning(b"a line\nanother line", 12), b"a line\n");
+        assert_eq!(beginning(b"short", 5), b"short");
     }
 }
