@@ -214,7 +214,7 @@ impl Reactive {
         if let Some(most) = agent.budget.day_cost {
             let midnight = now.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
             if self.store.spent_since(&agent.name, midnight).await? >= most {
-                self.store.judge_letter(letter.id, Verdict::Held, "limit:day_cost").await?;
+                self.hold(letter, "limit:day_cost").await?;
                 return Ok(None);
             }
         }
