@@ -265,10 +265,11 @@ impl Store {
             let changed = writing
                 .sql
                 .prepare_cached(
-                    "UPDATE outgoing SET status = :status, error = coalesce(:error, error), reason = :reason,
+                    "UPDATE outgoing SET status = :status, error = CASE WHEN :sent IS NULL THEN coalesce(:error, error) END, reason = :reason,
                          next_at = coalesce(:next, next_at), check_at = :check, sent_at = :sent,
                          attempts = max(0, attempts - :uncounted), resends = resends + :resend
-                     WHERE id = :id AND (status = 'uncertain' OR (status = 'sending' AND epoch = :epoch))",
+                     -- A letter that was let go meanwhile is being sent already: sending it once more would make two.
+                     WHERE id = :id AND (status = 'uncertain' OR (status = 'sending' AND epoch = :epoch AND NOT :resend))",
                 )?
                 .execute(named_params! {
                     ":status": settled.status.as_str(),

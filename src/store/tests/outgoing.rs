@@ -48,6 +48,23 @@ async fn email_g11_a_thread_is_sent_in_order_and_blocks_itself_only() {
 }
 
 #[tokio::test]
+async fn email_g9_a_letter_let_go_while_it_was_looked_for_is_not_sent_once_more() {
+    let place = Place::new();
+    let store = place.open();
+    store.queue(outgoing("k", None)).await.unwrap();
+    let letter = claim(&store).await.remove(0);
+    let doubt = Sent::Uncertain { check_at: noon(), error: "no reply".to_owned() };
+    store.settle(letter.id, doubt, noon()).await.unwrap();
+    assert!(store.change_outgoing(letter.id, OutgoingChange::Approve).await.unwrap());
+    let resent = claim(&store).await.remove(0);
+    // The look into the Sent folder, begun before, ends while the approved letter is on its way.
+    assert!(matches!(store.settle(letter.id, Sent::Resend, noon()).await, Err(StoreError::Superseded)));
+    store.settle(resent.id, Sent::Accepted, noon()).await.unwrap();
+    assert_eq!(place.text("SELECT status || coalesce(error, '') FROM outgoing"), "sent");
+    assert!(claim(&store).await.is_empty());
+}
+
+#[tokio::test]
 async fn all_recipients_of_one_letter_leave_together() {
     let place = Place::new();
     let store = place.open();
